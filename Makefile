@@ -258,6 +258,10 @@ sim-coverage: venv ## count the lines that the simulation executes; adds to buil
 	@$(PYTHON) -m tests.sim --coverage $(if $(SECONDS),--seconds $(SECONDS))
 	@.ci/coverage sim build/sim/coverage/objects native
 
+.PHONY: vssd-fuzz
+vssd-fuzz: venv ## fuzz the protocol of elastic SSDs on both sides; MESSAGES=1000000 SEED=1
+	@$(PYTHON) -m tests.unit.vssd_fuzz --messages $(or $(MESSAGES),1000000) --seed $(or $(SEED),1)
+
 .PHONY: agent-churn
 agent-churn: venv ## kill the agent at random moments while VMs live: build/test/churn.json; SECONDS=3600 SEED=1
 	@$(PYTHON) -m tests.host --uml --timeout "$$(( $(or $(SECONDS),3600) * 2 + 3600 ))" \

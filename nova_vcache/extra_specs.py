@@ -127,6 +127,13 @@ KEYS: tuple[Key, ...] = (
         doc="Objective for the number of requests per second; none if absent."),
     Key("persist", Kind.BOOLEAN, False,
         doc="Load the cached blocks of the instance again after it was stopped and started."),
+    Key("vssd_max_mb", Kind.INTEGER, None, unit="MiB", minimum=1, maximum=_PLACEMENT_MAX,
+        doc="Size of the instance's elastic SSD, a disk that the guest uses as a cache; no such "
+            "disk if absent."),
+    Key("vssd_mb", Kind.INTEGER, 0, unit="MiB", minimum=0, maximum=_PLACEMENT_MAX,
+        doc="Guaranteed part of the elastic SSD."),
+    Key("vssd_persist", Kind.BOOLEAN, False,
+        doc="Keep the data of the elastic SSD while the instance is stopped."),
     Key("required", Kind.BOOLEAN, False,
         doc="The instance does not start without the requested vcache:mode, guarantee and "
             "dedicated lanes; otherwise it starts with what there is, and a warning."),
@@ -151,6 +158,9 @@ class ExtraSpecs:
     slo_read_us: float | None = None
     slo_iops: float | None = None
     persist: bool = False
+    vssd_max_mb: int | None = None
+    vssd_mb: int = 0
+    vssd_persist: bool = False
     required: bool = False
 
     def to_extra_specs(self) -> dict[str, str]:
@@ -280,11 +290,13 @@ def is_required(specs: Mapping[str, str]) -> bool:
 
 
 def _contradictions(values: Mapping[str, object], specs: Mapping[str, str]) -> list[Problem]:
-    low, high = values.get("min_mb"), values.get("max_mb")
-    if isinstance(low, int) and isinstance(high, int) and low > high:
-        key = PREFIX + "min_mb"
-        return [Problem(key, specs[key], f"at most {PREFIX}max_mb, which is {high}")]
-    return []
+    found = []
+    for least, most in ("min_mb", "max_mb"), ("vssd_mb", "vssd_max_mb"):
+        low, high = values.get(least), values.get(most)
+        if isinstance(low, int) and isinstance(high, int) and low > high:
+            key = PREFIX + least
+            found.append(Problem(key, specs[key], f"at most {PREFIX}{most}, which is {high}"))
+    return found
 
 
 def _value(key: Key, text: str) -> object | None:

@@ -13,7 +13,7 @@ SOURCE := $(D)/usr/src/nova-vcache-$(MODULE_VERSION)
 INSTALL := install -D -m 0644
 MAN := $(patsubst $(PACKAGING)/man/%.rst,man/%,$(wildcard $(PACKAGING)/man/*.rst))
 
-.PHONY: man install-dkms install-agent install-api install-plugin install-cinder install-doc
+.PHONY: man install-dkms install-agent install-guest install-guest-library install-api install-plugin install-cinder install-doc
 
 man: $(MAN)
 
@@ -48,6 +48,17 @@ install-agent: man
 	$(INSTALL) $(PACKAGING)/completion/vcache $(D)/usr/share/bash-completion/completions/vcache
 	$(INSTALL) -t $(D)/usr/share/man/man8 man/vcache.8 man/vcache-agent.8 man/vcache-host.8
 	$(INSTALL) man/vcache-setup.conf.5 $(D)/usr/share/man/man5/vcache-setup.conf.5
+
+install-guest: man
+	install -D -m 0755 $(PACKAGING)/commands/vcache-guest $(D)/usr/bin/vcache-guest
+	$(INSTALL) agent/etc/guest/vcache-guest.service $(D)$(UNITS)/vcache-guest.service
+	$(INSTALL) agent/etc/guest/vcache-guest.default $(D)/etc/default/vcache-guest
+	$(INSTALL) man/vcache-guest.8 $(D)/usr/share/man/man8/vcache-guest.8
+
+install-guest-library:
+	mkdir -p $(D)$(PYTHON)
+	cp -r wheel/vcache_guest $(D)$(PYTHON)/
+	find $(D)$(PYTHON) -name README.md -delete
 
 install-api:
 	mkdir -p $(D)/etc/vcache

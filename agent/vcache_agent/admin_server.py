@@ -8,6 +8,7 @@ A request for a change may have a ``deadline``, a time of ``time.monotonic()``. 
 does not wait any longer, so a change that would begin later is refused.
 """
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -38,6 +39,7 @@ from vcache_agent.overrides import NONE
 from vcache_agent.plan.state import DiskReport, PoolDecision
 from vcache_agent.policies import POLICIES
 from vcache_agent.store import SETTINGS, is_refusal
+from vcache_agent.vssd.manager import VssdError
 
 if TYPE_CHECKING:
     from vcache_agent.service import Agent
@@ -100,6 +102,7 @@ class AdminServer:
             "pool-set": self._pool_set, "events": self._events, "why": self._why,
             "migration": self._migration, "claims": self._claims,
             "instance-curves": self._instance_curves, "instance-why": self._instance_why,
+            "vssds": self._vssds, "vssd-set": self._vssd_set,
             **volumes}
 
     def handle_volumes(self, request: bytes) -> bytes:
@@ -165,7 +168,13 @@ class AdminServer:
         return {**self._common(outcome, problem), **report.host(
             outcome, self._agent.store, devices, tags, recent.lately(tags, now, start),
             self._curves.update(tags, now),
-            newest.lanes if (newest := self._agent.observer.ring.newest) else ())}
+            newest.lanes if (newest := self._agent.observer.ring.newest) else (),
+            self._guests())}
+
+    def _guests(self) -> dict[str, Any]:
+        with contextlib.suppress(DmError):
+            return self._agent.vssds.guests()
+        return {}
 
     def _events(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Return the events after a number.
@@ -385,6 +394,30 @@ class AdminServer:
             raise AdminError(str(error)) from None
         except DmError as error:
             raise Unfinished(f"pool {name}: {error.strerror}") from None
+
+    def _vssds(self, _fields: dict[str, Any]) -> dict[str, Any]:
+        """Return what is known about the guests of elastic SSDs."""
+        try:
+            return {"guests": self._agent.vssds.guests()}
+        except DmError as error:
+            raise Unfinished(f"elastic SSDs: {error.strerror}") from None
+
+    def _vssd_set(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Give an elastic SSD another size; the guest has to give up blocks if it is smaller."""
+        name, size, seconds = fields.get("name"), fields.get("size"), fields.get("seconds")
+        if not isinstance(name, str):
+            raise AdminError(f"name {str(name)[:40]!r} must be the name of an elastic SSD")
+        if type(size) is not int or not 0 <= size < 1 << 63:
+            raise AdminError(f"size {str(size)[:40]!r} must be a number of bytes")
+        if seconds is not None and type(seconds) not in (int, float):
+            raise AdminError(f"seconds {str(seconds)[:40]!r} must be a number, or null for the "
+                             "configured deadline")
+        try:
+            return {"size": self._agent.vssds.resize(name, size, seconds)}
+        except VssdError as error:
+            raise AdminError(str(error)) from None
+        except DmError as error:
+            raise Unfinished(f"elastic SSD {name}: {error.strerror}") from None
 
     def _reconcile(self, _fields: dict[str, Any]) -> dict[str, Any]:
         asked = time.monotonic()

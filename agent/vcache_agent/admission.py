@@ -63,7 +63,7 @@ def admit(domain: Domain, host: Host) -> str:
     What it requests of pools is reserved if it fits.
 
     Volumes of Cinder do not count if they are not on a device of the target: they may be remote,
-    and the flavor asks for a cache of this host. Nor do managed volumes.
+    and the flavor asks for a cache of this host. Nor do managed volumes and elastic SSDs.
 
     :raises Refused: if the flavor has vcache:required, and a local writable disk does not
         get the requested mode, or there is no such disk, or too few tags are free, or its
@@ -96,7 +96,7 @@ def _shortcomings(domain: Domain, specs: ExtraSpecs, host: Host) -> list[str]:
     given_by_device: list[tuple[Device, Mode]] = []
     disks = [disk for disk in domain.disks if not disk.readonly and disk.kind in _LOCAL]
     for disk, found in zip(disks, host.locate(disks), strict=True):
-        if disk.volume and found.location is None and not found.unknown:
+        if found.vssd or (disk.volume and found.location is None and not found.unknown):
             continue
         if found.location is not None and found.location.device in host.managed:
             continue

@@ -16,6 +16,7 @@ from vcache_agent.dm import Dm, DmError, Lines
 from vcache_agent.model import Device, DeviceNumber, Extent, Extents
 
 _MAX_LEVELS = 8
+_VSSD = "vcache-vssd"
 # Targets that do not move sectors, and where their table has the device below and its first sector.
 # dm-crypt: cipher, key, offset of the initialization vectors, device, sector.
 _LINEAR = {"linear": slice(0, 2), "crypt": slice(3, 5)}
@@ -27,6 +28,10 @@ class NotOnVcache(Exception):
 
 class NotCacheable(NotOnVcache):
     """No command of this host can give a disk a cache."""
+
+
+class IsVssd(NotOnVcache):
+    """A disk is an elastic SSD: its blocks are in a pool, and it needs no tag."""
 
 
 class LocationUnknown(NotOnVcache):
@@ -122,6 +127,8 @@ class BlockStack:
     def _mapped(self, number: DeviceNumber, levels: int) -> list[Segment]:
         found: list[Segment] = []
         for line in self._table(number):
+            if line.target == _VSSD:
+                raise IsVssd(f"device {number} is an elastic SSD, which has no tag")
             if line.target not in _LINEAR:
                 if self._devices.keys().isdisjoint(sysfs.below([number], self._root)):
                     raise NotOnVcache(f"no vcache device is below device {number}")

@@ -7,6 +7,7 @@ from oslo_config import cfg, types
 
 from vcache_agent import policies
 from vcache_agent.decide.restraint import Means
+from vcache_agent.vssd.session import DEADLINE_MAX
 
 _AGENT = cfg.OptGroup("agent", title="The agent")
 _AGENT_OPTS = [
@@ -178,6 +179,15 @@ _VOLUMES_OPTS = [
                     "Empty: the agent does not serve the socket."),
 ]
 
+_VSSD = cfg.OptGroup("vssd", title="Elastic SSDs")
+_VSSD_OPTS = [
+    cfg.FloatOpt("deadline", default=30.0, min=0.0, max=DEADLINE_MAX,
+                 help="Seconds for which a guest may give up blocks of its elastic SSD when its "
+                      "size is reduced. After that, blocks are taken by force. 'vcache vssd "
+                      "resize --deadline' overrides this option. A restart of the agent begins "
+                      "this time again."),
+]
+
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
     """Return all options by group, for oslo-config-generator."""
@@ -187,7 +197,8 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
             (_MIGRATION, list(_MIGRATION_OPTS)),
             (_POLICY, list(_POLICY_OPTS)),
             (_METRICS, list(_METRICS_OPTS)),
-            (_VOLUMES, list(_VOLUMES_OPTS))]
+            (_VOLUMES, list(_VOLUMES_OPTS)),
+            (_VSSD, list(_VSSD_OPTS))]
 
 
 def register(conf: cfg.ConfigOpts) -> None:

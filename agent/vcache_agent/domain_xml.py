@@ -26,6 +26,11 @@ _NOVA = "{http://openstack.org/xmlns/libvirt/nova/1.1}"
 _PROJECT = f"metadata/{_NOVA}instance/{_NOVA}owner/{_NOVA}project"
 _EXTRA_SPECS = f"metadata/{_NOVA}instance/{_NOVA}flavor/{_NOVA}extraSpecs/{_NOVA}extraSpec"
 
+#: Name of the virtio-serial port for elastic SSDs.
+CHANNEL = "org.nova-vcache.vssd"
+# Longest serial number that is kept: that of a Cinder volume has 36 characters.
+_MAX_SERIAL = 64
+
 # Attribute of <source> with the host path, by the type of the disk.
 _PATH_ATTRIBUTES = {"file": "file", "block": "dev"}
 
@@ -52,7 +57,8 @@ def parse(xml: bytes) -> Domain:
         identity = str(uuid.UUID(text))
     except ValueError:
         raise DomainXmlError(f"domain XML: uuid {text[:80]!r} is not a UUID") from None
-    return Domain(identity, name, dict(_extra_specs(root)), tuple(_disks(root)), _project(root))
+    return Domain(identity, name, dict(_extra_specs(root)), tuple(_disks(root)), _project(root),
+                  channel=_channel(root))
 
 
 def _tree(xml: bytes) -> ElementTree.Element:
@@ -118,6 +124,19 @@ def _extra_specs(root: ElementTree.Element) -> Iterator[tuple[str, str]]:
             yield name, (element.text or "").strip()
 
 
+def _channel(root: ElementTree.Element) -> str:
+    """Return the socket of the channel for elastic SSDs; empty: there is none.
+
+    libvirt chooses its path when the domain starts.
+    """
+    for channel in root.iterfind("devices/channel[@type='unix']"):
+        target, source = channel.find("target"), channel.find("source")
+        if target is not None and target.get("name") == CHANNEL and source is not None \
+                and source.get("mode") == "bind":
+            return source.get("path", "")
+    return ""
+
+
 def _disks(root: ElementTree.Element) -> Iterator[DiskSource]:
     for disk in root.iterfind("devices/disk"):
         target = disk.find("target")
@@ -131,7 +150,8 @@ def _disks(root: ElementTree.Element) -> Iterator[DiskSource]:
         backing, complete = _backing(disk)
         yield DiskSource(name, kind, path, readonly, backing[:MAX_BACKING],
                          len(backing[MAX_BACKING:]), complete, _is_volume(disk),
-                         disk.find("shareable") is not None)
+                         disk.find("shareable") is not None,
+                         (disk.findtext("serial") or "").strip()[:_MAX_SERIAL])
 
 
 def _is_volume(disk: ElementTree.Element) -> bool:

@@ -19,7 +19,14 @@ from typing import NamedTuple
 from oslo_log import log as logging
 
 from vcache_agent import disks
-from vcache_agent.blockstack import BlockStack, LocationUnknown, NotCacheable, NotOnVcache, Segment
+from vcache_agent.blockstack import (
+    BlockStack,
+    IsVssd,
+    LocationUnknown,
+    NotCacheable,
+    NotOnVcache,
+    Segment,
+)
 from vcache_agent.extent_limit import limit
 from vcache_agent.fiemap_budget import Budget, FileId
 from vcache_agent.locate_pool import Answer, Pool, Question, Urgency
@@ -47,6 +54,7 @@ class Located(NamedTuple):
     :param left_bytes: written data outside of the location's extents, which are limited in
         number; it belongs to the host tag
     :param cacheable: False: no command of this host can give the disk a cache
+    :param vssd: it is an elastic SSD
     """
 
     location: Location | None
@@ -55,6 +63,7 @@ class Located(NamedTuple):
     unknown: bool = False
     left_bytes: int = 0
     cacheable: bool = True
+    vssd: bool = False
 
 
 @dataclasses.dataclass(eq=False)
@@ -149,11 +158,11 @@ class _View(NamedTuple):
     age: float
 
     def located(self, found: _Known | None, problem: str = "", *,
-                unknown: bool = False, cacheable: bool = True) -> Located:
+                unknown: bool = False, cacheable: bool = True, vssd: bool = False) -> Located:
         """Return a location, with the problems of the path and of its calculation."""
         return Located(found.location if found else None, self.problem or problem, self.age,
                        bool(self.problem) or unknown, found.left_bytes if found else 0,
-                       cacheable)
+                       cacheable, vssd)
 
 
 class Locator:
@@ -240,7 +249,8 @@ class Locator:
         except NotOnVcache as error:
             return view.located(view.last, str(error),
                                 unknown=isinstance(error, LocationUnknown),
-                                cacheable=not isinstance(error, NotCacheable))
+                                cacheable=not isinstance(error, NotCacheable),
+                                vssd=isinstance(error, IsVssd))
         except OSError as error:  # a device that has just gone
             return view.located(view.last, f"{path}: {error.strerror}", unknown=True)
 

@@ -287,6 +287,7 @@ class DiskSource:
     :param chain_known: `backing` is complete. It is not before QEMU has opened the disk.
     :param volume: a volume of Cinder is attached as this disk
     :param shareable: other domains may write it at the same time, also on other hosts
+    :param serial: its serial number, which the guest sees
     """
 
     target: str
@@ -298,6 +299,7 @@ class DiskSource:
     chain_known: bool = True
     volume: bool = False
     shareable: bool = False
+    serial: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,6 +309,7 @@ class Domain:
     :param uuid: UUID of the domain, or id of the volume
     :param extra_specs: extra specs of its flavor or volume type, not validated
     :param project: id of the project that owns the instance; empty: unknown
+    :param channel: socket of its channel for elastic SSDs, on which QEMU listens; empty: none
     """
 
     uuid: str
@@ -315,6 +318,7 @@ class Domain:
     disks: tuple[DiskSource, ...]
     project: str = ""
     owner: Owner = Owner.INSTANCE
+    channel: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,6 +22,7 @@ from vcache_agent.observe.activity import Counts
 from vcache_agent.observe.sample import TagKey
 from vcache_agent.overrides import NONE, Adjust
 from vcache_agent.recent import Lately
+from vcache_agent.vssd import devices as vssd_devices
 
 if TYPE_CHECKING:
     from vcache_agent.store import Store
@@ -32,12 +33,13 @@ Json = dict[str, Any]
 
 def host(outcome: "Outcome", store: "Store", devices: list[Device], tags: list[Tag],
          lately: Mapping[TagKey, Lately], curves: Mapping[TagKey, Curve],
-         lanes_now: Iterable[Lane] = ()) -> Json:
+         lanes_now: Iterable[Lane] = (), guests: Mapping[str, Json] | None = None) -> Json:
     """Return devices, pools, domains and their disks.
 
     :param lanes_now: the lanes of the newest sample
+    :param guests: what is known about the guests of elastic SSDs, by name
     """
-    found, problem = _pools()
+    found, vssds, problem = _pools(guests or {})
     domains = _domains(outcome, store)
     disks = _disks(outcome, devices, tags, lately, {row["device"]: row["lanes_bytes"]
                                                     for row in found})
@@ -56,7 +58,7 @@ def host(outcome: "Outcome", store: "Store", devices: list[Device], tags: list[T
         "read_p99_us": _p99_us(recent.merged(item.reads for item in lately.values())),
         "loss_per_gb": _loss_per_gb(tags, lately, curves),
         "devices": [view.device(item) for item in devices],
-        "pools": found, "pools_problem": problem,
+        "pools": found, "pools_problem": problem, "vssds": vssds,
         "domains": domains, "disks": disks}
 
 
@@ -67,12 +69,19 @@ def _tags_of(store: "Store") -> dict[str, int]:
     return dict(found) | ({"": shared} if shared else {})
 
 
-def _pools() -> tuple[list[Json], str]:
+def _pools(guests: Mapping[str, Json]) -> tuple[list[Json], list[Json], str]:
+    """Return the pools, the elastic SSDs, and the problem with them."""
     try:
         with Dm() as dm:
-            return [pools.row(pool, pools.members(dm, pool)) for pool in pools.pools(dm)], ""
+            rows = [pools.row(pool, pools.members(dm, pool)) for pool in pools.pools(dm)]
+            vssds = [{"name": one.info.name, "pool": str(one.pool),
+                      "uuid": guests.get(one.info.name, {}).get("uuid"),
+                      "size_bytes": one.quota * one.block_bytes,
+                      "max_bytes": one.most * one.block_bytes,
+                      "used_bytes": one.mapped * one.block_bytes} for one in vssd_devices.every(dm)]
+            return rows, vssds, ""
     except DmError as error:
-        return [], f"cannot list the pools: {error.strerror}"
+        return [], [], f"cannot list the pools: {error.strerror}"
 
 
 def _lenders(store: "Store", domains: list[Json], disks: list[Json]) -> set[tuple[str, int]]:

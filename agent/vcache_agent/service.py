@@ -9,6 +9,7 @@
     kernel ──► event listener ───────────────┘
     vcache ──► admin server ──► store, worker
     hook, relay ──► migration ──► worker
+    vssds ──► channels of guests, kernel
     kernel ──► observer ──► samples ──► metrics server, admin server, recorder
 
 No code that a hook waits for calls libvirt, starts a program or looks up a path of a
@@ -65,6 +66,7 @@ from vcache_agent.store import Store, StoreError
 from vcache_agent.swapdata import DataSettings
 from vcache_agent.unix_server import UnixServer
 from vcache_agent.volumes import Volumes
+from vcache_agent.vssd.manager import Vssds
 from vcache_agent.worker import Settings, Worker
 
 LOG = logging.getLogger(__name__)
@@ -156,6 +158,7 @@ class Agent:
                                   Sights(self.moves, self.departures, self._arrivals))
         self.volumes = Volumes(self.store, self.worker.settle, state.with_suffix(".attach"),
                                kernel=self._client)
+        self.vssds = Vssds(self._domains, self.events, conf.vssd.deadline)
         callbacks = hook_server.Callbacks(self._prepare, self._running, self._ended,
                                           self._arriving)
         admin = admin_server.AdminServer(self, self.volumes.operations)
@@ -179,6 +182,7 @@ class Agent:
         self.observer.start()
         self.worker.start()
         self.volumes.start()
+        self.vssds.start()
         for server in self._servers:
             server.start()
         self.watch.start()
@@ -198,11 +202,17 @@ class Agent:
             last_first.callback(self.observer.stop)
             last_first.callback(self.worker.stop)
             last_first.callback(self.volumes.stop)
+            last_first.callback(self.vssds.stop)
             last_first.callback(self.watch.stop)
             for server in reversed(self._servers):
                 last_first.callback(server.stop)
             last_first.callback(self._pools.stop)
             last_first.callback(self._metrics.stop)
+
+    def _domains(self) -> list[Domain]:
+        """Return the running domains."""
+        return [entry.domain for entry in self.inventory.snapshot().entries
+                if entry.phase is Phase.RUNNING]
 
     def _client(self) -> Client:
         return Client(self._netlink_timeout)

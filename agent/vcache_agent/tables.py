@@ -96,10 +96,11 @@ def pools(rows: list[dict[str, Any]]) -> str:
         return "no pools"
     parts = [table(
         ("POOL", "DEVICE", "CACHE DEVICE", "STATE", "CHUNK", "SIZE", "FREE", "DIRTY", "LANES",
-         "VOLUMES"),
+         "VOLUMES", "VSSDS"),
         [(row["name"], row["device"], row["cache_device"], row["state"],
           size(row["chunk_bytes"]), size(row["size_bytes"]), size(row["free_bytes"]),
-          size(row["dirty_bytes"]), len(row["lanes_bytes"]) or None, row["volumes"])
+          size(row["dirty_bytes"]), len(row["lanes_bytes"]) or None, row["volumes"],
+          len(row["vssds"]))
          for row in rows])]
     members = [(member["name"], member["device"], row["name"], member["volume"], member["mode"],
                 member["state"], size(member["dirty_bytes"]), member["cache_errors"])
@@ -108,6 +109,50 @@ def pools(rows: list[dict[str, Any]]) -> str:
         parts.append(table(
             ("NAME", "DEVICE", "POOL", "VOLUME", "MODE", "STATE", "DIRTY", "ERRORS"), members))
     return "\n\n".join(parts)
+
+
+def vssds(rows: list[dict[str, Any]]) -> str:
+    """Return the output of ``vcache vssd list``."""
+    if not rows:
+        return "no elastic SSDs"
+    return table(
+        ("NAME", "POOL", "MAX", "SIZE", "OWNED", "USED", "TAKEN", "PERSIST", "DOMAIN", "DISK",
+         "GUEST", "STATE"),
+        [(row["name"], row["pool"], size(row["max_bytes"]), size(row["size_bytes"]),
+          size(row["owned_bytes"]), size(row["used_bytes"]), size(row["taken_bytes"]),
+          "yes" if row["persist"] else "no", guest.get("domain"), guest.get("disk"),
+          guest.get("state", "unknown"), vssd_state(row))
+         for row in rows for guest in [row["guest"] or {}]])
+
+
+def vssd(row: dict[str, Any]) -> str:
+    """Return the output of ``vcache vssd show``."""
+    guest = row["guest"] or {}
+    lines = [("name", row["name"]), ("device", row["path"]), ("pool", row["pool"]),
+             ("volume", row["volume"]), ("persist", "yes" if row["persist"] else "no"),
+             ("block", size(row["block_bytes"])), ("maximum", size(row["max_bytes"])),
+             ("size", size(row["size_bytes"])), ("owned", size(row["owned_bytes"])),
+             ("with data", size(row["used_bytes"])), ("taken", size(row["taken_bytes"])),
+             ("I/O errors", row["errors"]), ("refused writes", row["refused"]),
+             ("domain", guest.get("domain")), ("UUID", guest.get("uuid")),
+             ("disk", guest.get("disk")), ("guaranteed", size(guest.get("guaranteed_bytes"))),
+             ("note", guest.get("note") or None), ("guest", guest.get("state", "unknown")),
+             ("told size", size(guest.get("told_bytes"))),
+             ("forced so far", size(guest.get("forced_bytes"))), ("state", vssd_state(row))]
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:{width}}  {'-' if value is None else value}"
+                     for name, value in lines)
+
+
+def vssd_state(row: dict[str, Any]) -> str:
+    """Return the state of an elastic SSD: what changes, or nothing."""
+    guest = row["guest"] or {}
+    if row["owned_bytes"] > row["size_bytes"]:
+        left = guest.get("seconds_left")
+        return "shrinks" if left is None else f"shrinks, {left:.0f} s left"
+    if guest.get("problem"):
+        return str(guest["problem"])
+    return "settled" if row["settled"] else "grows"
 
 
 def attention(state: dict[str, Any]) -> list[str]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 #: The states of a disk; see :func:`disks`.
-DISK_STATES = ("isolated", "preparing", "no-cgroup", "untagged", "not-cacheable", "failed")
+DISK_STATES = ("isolated", "preparing", "no-cgroup", "untagged", "not-cacheable", "elastic",
+               "failed")
 
 
 def word(value: spec.Scope | spec.Mode | spec.Isolation) -> str:
@@ -150,6 +151,8 @@ def _state(report: "DiskReport", item: Tag | None, phase: Phase, outcome: "Outco
            located: "Located | None") -> str:
     """Return the state of a disk, in one word."""
     if report.key is None:
+        if located is not None and located.vssd:
+            return "elastic"
         return "untagged" if located is None or located.cacheable else "not-cacheable"
     if item is None or report.key in outcome.errors:
         return "failed"

@@ -589,7 +589,9 @@ def _remarks(plan: Plan, look: _Observation) -> list[str]:
         wrong = report.state.reason and not asked and report.state.domain.extra_specs
         # The reason of a disk with a tag: its location may be outdated.
         note = report.note or report.state.reason
-        if note and (asked or wrong) and not report.state.source.readonly:
+        located = look.located.get(DiskId(report.state.domain.uuid, report.state.source.target))
+        vssd = located is not None and located.vssd
+        if note and (asked or wrong) and not (report.state.source.readonly or vssd):
             remarks.append(f"domain {report.state.domain.name} ({report.state.domain.uuid}) "
                            f"disk {report.state.source.target}: {note}")
     remarks += [f"orphaned tag {orphan.tag} ({orphan.name}): {orphan.reason}"

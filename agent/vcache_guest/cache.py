@@ -48,6 +48,9 @@ _META_EACH = 24
 #: How often the progress of the cleaner is looked at, in seconds.
 _LOOK = 0.05
 
+#: How long dirty blocks may be written for the size at the start, which has no deadline, in s.
+START_S = 60.0
+
 
 class Mapper(Protocol):
     """What is used of :class:`vcache_guest.dm.Dm`."""
@@ -187,7 +190,7 @@ class Cache:
             # An earlier daemon has made it: only the size may differ.
             self.size = self._geometry.meta + (
                 self._dm.table(self._part("fast")).length // self._geometry.block)
-            self.resize(size)
+            self.resize(size, START_S)
             return
         try:
             self._add(size)
@@ -218,10 +221,10 @@ class Cache:
             raise CacheError(f"{self.name}: cannot use {size} blocks: {error}") from None
         self.size = size
 
-    def drop(self, size: int) -> None:
-        """Start again with an empty cache, because blocks of it were lost.
+    def drop(self, *, wiped: bool) -> None:
+        """Go on without a cache, because blocks of it were lost. The next one starts empty.
 
-        :param size: how many blocks may be used
+        :param wiped: the first block was lost, so the metadata will read as zeroes
         :raises CacheError: if the cache may have had the only copy of data
         """
         if self._writeback:
@@ -229,11 +232,10 @@ class Cache:
                              "had the only copy of data")
         try:
             self._remove()
-            self._wipe()
-            self._add(size)
+            if self._vssd and not wiped:
+                self._wipe()
         except DmError as error:
-            raise CacheError(f"{self.name}: cannot start again: {error}") from None
-        self.size = size
+            raise CacheError(f"{self.name}: cannot drop the cache: {error}") from None
 
     def status(self) -> Status | None:
         """Return what the cache says of itself; None without a cache.
@@ -304,13 +306,14 @@ class Cache:
 
     def _wipe(self) -> None:
         """Zero the superblock of the metadata: then dm-cache makes new metadata."""
-        fd = os.open(self._vssd, os.O_WRONLY | os.O_CLOEXEC | os.O_SYNC)
         try:
-            os.pwrite(fd, bytes(4096), 0)
+            fd = os.open(self._vssd, os.O_WRONLY | os.O_CLOEXEC | os.O_SYNC)
+            try:
+                os.pwrite(fd, bytes(4096), 0)
+            finally:
+                os.close(fd)
         except OSError as error:
             raise DmError(error.errno, f"{self._vssd}: {error.strerror}") from None
-        finally:
-            os.close(fd)
 
     def _remove(self) -> None:
         """Go on without a cache, which has no dirty block."""

@@ -28,6 +28,8 @@ PORT = "/dev/virtio-ports/org.nova-vcache.vssd"
 HELLO_EVERY = 5.0
 
 _CHUNK = 1 << 16
+# Seconds before the port is used again after the host has disconnected.
+_AGAIN = 1.0
 
 
 def find_disk(serial: str, root: Path = Path("/sys/block")) -> str:
@@ -45,37 +47,63 @@ def find_disk(serial: str, root: Path = Path("/sys/block")) -> str:
     raise CacheError(f"no disk has the serial number {serial!r}")
 
 
+class _Stopped(Exception):
+    """The daemon has to stop."""
+
+
 class Daemon:
     """The guest at its end of the channel.
+
+    A virtio-serial port has no connections: while nothing is connected on the host, reads return
+    nothing and writes wait.
 
     :param guest: what to do
     :param fd: the channel, which is read and written as a stream
     """
 
     def __init__(self, guest: Guest, fd: int) -> None:
-        self._guest, self._fd = guest, fd
+        self._guest, self._fd, self._stop = guest, fd, -1
         self._decoder = Decoder()
+        os.set_blocking(fd, False)
 
-    def run(self, stop: int = -1) -> None:
-        """Serve until the channel ends, or until there is something to read at `stop`."""
-        # Bytes of a frame that an earlier daemon has begun.
-        self._write(PREAMBLE)
-        self._hello()
-        while True:
-            ready, _, _ = select.select([self._fd] + ([stop] if stop >= 0 else []), [], [],
-                                        HELLO_EVERY)
-            if stop in ready:
-                return
-            if not ready and not self._guest.welcome:
-                self._hello()
-            elif self._fd in ready and not self._read():
-                return
+    def run(self, stop: int = -1) -> bool:
+        """Serve until the host disconnects, or until there is something to read at `stop`.
+
+        :return: whether the host has disconnected
+        """
+        self._stop, self._decoder = stop, Decoder()
+        try:
+            # Bytes of a frame that an earlier daemon has begun.
+            self._write(PREAMBLE)
+            self._hello()
+            while self._wait(HELLO_EVERY):
+                pass
+        except _Stopped:
+            return False
+        return True
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait for the host, and handle what it says. Return False if it has disconnected."""
+        ready, _, _ = select.select([self._fd, *self._stops()], [], [], seconds)
+        if self._stop in ready:
+            raise _Stopped
+        if ready:
+            return self._read()
+        if not self._guest.welcome:
+            self._hello()
+        return True
+
+    def _stops(self) -> list[int]:
+        return [self._stop] if self._stop >= 0 else []
 
     def _hello(self) -> None:
         self._write(encode(self._guest.hello()))
 
     def _read(self) -> bool:
-        data = os.read(self._fd, _CHUNK)
+        try:
+            data = os.read(self._fd, _CHUNK)
+        except BlockingIOError:
+            return True
         for message in self._decoder.feed(data):
             LOG.info("host: %s", message)
             for answer in self._guest.received(message):
@@ -85,7 +113,11 @@ class Daemon:
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
-            view = view[os.write(self._fd, view):]
+            try:
+                view = view[os.write(self._fd, view):]
+            except BlockingIOError:
+                if select.select(self._stops(), [self._fd], [])[0]:
+                    raise _Stopped from None
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -102,7 +134,10 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the daemon until a signal or the end of the channel. Return the exit status."""
+    """Run the daemon until a signal. Return the exit status.
+
+    The cache stays: file systems may be mounted on it.
+    """
     options = _arguments(words)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     try:
@@ -117,8 +152,12 @@ def main(words: Sequence[str] | None = None) -> int:
     for number in signal.SIGTERM, signal.SIGINT:
         signal.signal(number, lambda *_: os.write(writer, b"\0"))
     try:
-        # The cache stays: file systems may be mounted on it.
-        Daemon(guest, channel).run(reader)
+        daemon = Daemon(guest, channel)
+        while daemon.run(reader):
+            guest.ended()
+            LOG.info("the host has disconnected")
+            if select.select([reader], [], [], _AGAIN)[0]:
+                break
     except (OSError, DmError) as error:
         LOG.error("%s: %s", options.port, error)
         return 1

@@ -5,9 +5,10 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from vcache_guest.cache import CacheError
+from vcache_guest.cache import START_S, CacheError
 from vcache_guest.protocol import (
     VERSION,
+    Call,
     Deflate,
     Done,
     Forced,
@@ -34,8 +35,8 @@ class Consumer(Protocol):
     def resize(self, size: int, seconds: float = ...) -> None:
         """Use another number of blocks."""
 
-    def drop(self, size: int) -> None:
-        """Start again, because blocks were lost."""
+    def drop(self, *, wiped: bool) -> None:
+        """Stop using it, and forget what is on it, because blocks were lost."""
 
 
 class Guest:
@@ -63,6 +64,10 @@ class Guest:
         """Return the message to begin with, repeated until the host answers."""
         return Hello(VERSION, VERSION, self._boot)
 
+    def ended(self) -> None:
+        """Note that the channel has ended: the host has to answer again."""
+        self._welcome, self._lost = None, []
+
     def received(self, message: Message) -> Iterator[Message]:
         """Handle a message of the host; return what to answer.
 
@@ -70,6 +75,9 @@ class Guest:
         """
         try:
             match message:
+                case Call():
+                    self.ended()
+                    yield self.hello()
                 case Welcome():
                     yield from self._welcomed(message)
                 case Inflate(request, size) if self._known(size):
@@ -87,17 +95,17 @@ class Guest:
         return self._welcome is not None and size <= self._welcome.most
 
     def _welcomed(self, message: Welcome) -> Iterator[Message]:
-        again = self._welcome is not None and self._consumer.size
         self._welcome, self._size = message, message.size
-        # After a restart the host may not know any more which blocks it has taken: it counts all
-        # without data. What is behind the size has no data that we need.
-        if message.size < message.most:
-            yield Give(0, False, (Range(message.size, message.most - message.size),))
-        if again:
-            self._consumer.resize(message.size)
+        if self._consumer.size:
+            self._consumer.resize(message.size, START_S)
         else:
             self._consumer.attach(self._find(message.serial), message.block_bytes, message.most,
                                   message.size)
+        # After a restart the host may not know any more which blocks it has taken: it counts all
+        # without data. What is behind the size is not used any more; not before here, because what
+        # is given up reads as zeroes.
+        if message.size < message.most:
+            yield Give(0, False, (Range(message.size, message.most - message.size),))
 
     def _inflate(self, request: int, size: int) -> Iterator[Message]:
         self._size = size
@@ -116,15 +124,22 @@ class Guest:
         if more:
             return
         lost, self._lost = tuple(self._lost), []
-        if any(one.first < self._size for one in lost):
-            self._consumer.drop(self._size)
-        elif self._consumer.size > self._size:
-            self._shrink_or_drop()
+        again = any(one.first < self._size for one in lost) or not self._shrunk()
+        if again:
+            self._consumer.drop(wiped=any(one.first == 0 for one in lost))
         yield from lists(Give, 0, lost)
+        if again:
+            # The host answers when it has released them. Before that, they cannot be written.
+            self._welcome = None
+            yield self.hello()
 
-    def _shrink_or_drop(self) -> None:
+    def _shrunk(self) -> bool:
+        """Shrink to the size that is left. Return False if that is not possible."""
+        if self._consumer.size <= self._size:
+            return True
         try:
             self._consumer.resize(self._size, 0)
         except CacheError as error:
             LOG.warning("%s", error)
-            self._consumer.drop(self._size)
+            return False
+        return True

@@ -50,10 +50,11 @@ _SIZE = struct.Struct(">II")
 _DEFLATE = struct.Struct(">III")
 _LIST = struct.Struct(">IBH")
 _RANGE = struct.Struct(">II")
+_EMPTY = struct.Struct("")
 
 
-#: Sent in front of :class:`Hello` and :class:`Welcome`. It completes a frame whose end was lost, so
-#: that the other side does not wait for it.
+#: Sent in front of :class:`Call`, :class:`Hello` and :class:`Welcome`. It completes a frame whose
+#: end was lost, so that the other side does not wait for it.
 PREAMBLE = bytes(_HEAD.size + PAYLOAD_MAX)
 
 
@@ -149,7 +150,7 @@ class Give:
 class Forced:
     """Host to guest: blocks were taken. They fail until they are discarded.
 
-    :param request: number of the request whose deadline has passed
+    :param request: number of the request whose deadline has passed; 0: they were taken earlier
     :param more: another message with blocks follows
     :param ranges: the blocks
     """
@@ -171,7 +172,12 @@ class Done:
     size: int
 
 
-Message = Hello | Welcome | Inflate | Deflate | Give | Forced | Done
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """Host to guest: the host has connected, and waits for a :class:`Hello`."""
+
+
+Message = Hello | Welcome | Inflate | Deflate | Give | Forced | Done | Call
 
 
 def _ranges(data: bytes, count: int) -> tuple[Range, ...]:
@@ -262,6 +268,7 @@ _CODECS: dict[int, _Codec] = {
     6: _Codec(Forced, _pack_list, lambda data: _unpack_list(Forced, data)),
     7: _Codec(Done, lambda m: _SIZE.pack(m.request, m.size),
               lambda data: Done(*_exactly(_SIZE, data))),
+    8: _Codec(Call, lambda m: b"", lambda data: Call(*_exactly(_EMPTY, data))),
 }
 _NUMBERS = {codec.kind: number for number, codec in _CODECS.items()}
 

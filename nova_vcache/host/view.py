@@ -6,7 +6,7 @@ agent some figures are missing. The module imports only the standard library.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nova_vcache.extra_specs import Mode
@@ -48,6 +48,7 @@ class HostView:
         # A pool in another state accepts no new data.
         self._pools = [item for item in answer["pools"] if item["state"] == "ok"]
         self._guaranteed = self._guarantees()
+        self._elastic_ssds = list(self._elastic_promises())
 
     @property
     def draining(self) -> bool:
@@ -73,9 +74,12 @@ class HostView:
         sizes = [guaranteed_mb(item["size_bytes"]) for item in self._pools]
         tags, cache = int(self._answer["tags_max"]), sum(sizes)
         reserved = min(tags, self._tags_reserved(allocations))
+        due = Counter(self._guaranteed)
+        for uuid, _, mib in self._elastic_ssds:
+            due[uuid] += mib
         promised = min(cache, sum(
             max(0, mib - allocations.get(uuid, {}).get(names.CACHE_MB, 0))
-            for uuid, mib in self._guaranteed.items()))
+            for uuid, mib in due.items()))
         return Capacity(
             tags=tags, tags_reserved=reserved, cache_mb=cache,
             largest_mb=max(sizes, default=0), cache_reserved_mb=promised,
@@ -155,6 +159,19 @@ class HostView:
                  for uuid, item in self._domains.items() if self._pool_of(uuid)}
         return {uuid: mib for uuid, mib in found.items() if mib}
 
+    def _elastic_promises(self) -> Iterator[tuple[str, str, int]]:
+        """Yield the instance, the pool and the guaranteed MiB of each elastic SSD.
+
+        One that belongs to no flavor's instance, because an operator has made it, counts with the
+        size that it has now, for an instance without a name.
+        """
+        for row in self._answer.get("vssds", ()):
+            specs = self._domains.get(row["uuid"] or "", {}).get("specs", {})
+            if specs.get("vssd_max_mb") is None:
+                yield "", row["pool"], row["size_bytes"] // _MIB
+            else:
+                yield row["uuid"], row["pool"], int(specs["vssd_mb"])
+
     def _lanes_mb(self, uuid: str) -> int:
         return sum(disk["lanes_bytes"] for disk in self._disks.get(uuid, ())) // _MIB
 
@@ -165,7 +182,8 @@ class HostView:
 
     def _of_pool(self, device: str) -> int:
         """Return the guaranteed MiB of a pool."""
-        return sum(mib for uuid, mib in self._guaranteed.items() if self._pool_of(uuid) == device)
+        return sum(mib for uuid, mib in self._guaranteed.items() if self._pool_of(uuid) == device) \
+            + sum(mib for _, pool, mib in self._elastic_ssds if pool == device)
 
     def _summary(self, age_s: float) -> HostSummary:
         """Return the summary for the scheduler; a draining host has no free resources."""

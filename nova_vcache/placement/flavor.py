@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The keys with which a flavor must request resources and traits from Placement.
 
-Two keys of the flavor decide independently of each other:
+These keys of the flavor decide independently of each other:
 
 ``vcache:min_mb``
     A guarantee holds only if it is counted, so it is always an allocation. A host
-    with too little free cache, or without a cache, is never selected.
+    with too little free cache, or without a cache, is never selected. The guarantee of
+    an elastic SSD, ``vcache:vssd_mb``, is added, whatever the mode is.
 ``vcache:required``
     Placement cannot express preferences, only requirements. With this key the
     flavor requires the traits of its mode and one tag. Without it, the flavor
@@ -13,7 +14,7 @@ Two keys of the flavor decide independently of each other:
     with a cache.
 
 Placement checks a required trait only on providers from which it allocates
-something. So every flavor with a requirement also requests one tag. That leads
+something. So every flavor with a requirement and a mode also requests one tag. That leads
 Placement, and the scheduler through the allocation candidates, to the cache's
 provider.
 """
@@ -63,20 +64,24 @@ def caches(specs: ExtraSpecs) -> bool:
 
 
 def guaranteed_mb(specs: ExtraSpecs) -> int:
-    """Return the guaranteed MiB of an instance; 0 if its mode uses no cache."""
-    return specs.min_mb if caches(specs) else 0
+    """Return the guaranteed MiB of an instance: of its cache, and of its elastic SSD.
+
+    Without a mode that uses a cache, or without an elastic SSD, a guarantee has no effect.
+    """
+    return (specs.min_mb if caches(specs) else 0) + (
+        0 if specs.vssd_max_mb is None else specs.vssd_mb)
 
 
 def is_hard(specs: ExtraSpecs) -> bool:
     """Return True if a flavor has requirements, so that only hosts with vcache are possible."""
-    return specs.mode is not Mode.NONE and (specs.required or guaranteed_mb(specs) > 0)
+    return guaranteed_mb(specs) > 0 or (specs.required and specs.mode is not Mode.NONE)
 
 
 def placement_keys(specs: ExtraSpecs) -> dict[str, str]:
     """Return the keys ``resources:*`` and ``trait:*`` that match a flavor's extra specs."""
     if not is_hard(specs):
         return {}
-    keys = {f"resources:{names.TAG}": "1"}
+    keys = {} if specs.mode is Mode.NONE else {f"resources:{names.TAG}": "1"}
     if guaranteed_mb(specs):
         keys[f"resources:{names.CACHE_MB}"] = str(guaranteed_mb(specs))
     if specs.required:
@@ -118,18 +123,19 @@ def _why(specs: ExtraSpecs, key: str, should: str | None) -> str:
     prefix, _, name = key.partition(":")
     if should is not None:
         if name == names.CACHE_MB:
-            return "vcache:min_mb is guaranteed only by an allocation of the same size"
+            return ("vcache:min_mb and vcache:vssd_mb are guaranteed only by an allocation of "
+                    "the same size")
         if name == names.TAG:
             return "an instance with vcache:min_mb or vcache:required needs one tag"
         return f"vcache:required with vcache:mode={specs.mode} needs a host with this trait"
-    if specs.mode is Mode.NONE:
+    if specs.mode is Mode.NONE and not (name == names.CACHE_MB and is_hard(specs)):
         return "vcache:mode is none, so the instance does not use it"
     if prefix not in ("resources", "trait"):
         return "another provider than the host's cache may satisfy a separate group"
     if name == names.CACHE_MB and not caches(specs):
         return f"vcache:mode={specs.mode} uses no cache"
     if name == names.CACHE_MB:
-        return "vcache:min_mb is 0, so nothing is guaranteed"
+        return "vcache:min_mb and vcache:vssd_mb are 0, so nothing is guaranteed"
     if prefix == "trait" and not specs.required:
         return "without vcache:required any host is possible, but this excludes some"
     if name == names.TAG:

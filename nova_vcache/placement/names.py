@@ -9,7 +9,7 @@ import uuid
 
 from nova_vcache.extra_specs import Mode
 
-#: Guaranteed MiB of cache of an instance: its ``vcache:min_mb``.
+#: Guaranteed MiB of an instance: its ``vcache:min_mb`` and ``vcache:vssd_mb``.
 CACHE_MB = "CUSTOM_VCACHE_MB"
 
 #: An instance that needs tags. An instance allocates one, not one for each disk: the

@@ -18,7 +18,7 @@ class Wanted:
 
     :param specs: extra specs of the flavor
     :param caches: it requests a cache device
-    :param min_mb: guaranteed MiB
+    :param min_mb: guaranteed MiB, of the cache and of the elastic SSD
     :param lane: it requests a dedicated lane
     :param slo_flush_ms: limit of the p99 of the flush latency; None: no limit
     :param slo_read_us: limit of the p99 of the read latency; None: no limit
@@ -73,7 +73,7 @@ def lacks_room(host: HostSummary, wanted: Wanted, *, there: bool = False, grante
         return reason
     # Placement counts all pools together, and does not know that none has enough.
     knows = not granted or host.cache_free_mb >= wanted.min_mb
-    if wanted.caches and not there and knows and host.largest_free_mb < wanted.min_mb:
+    if not there and knows and host.largest_free_mb < wanted.min_mb:
         return (f"cache full: {wanted.min_mb} MiB to be guaranteed, "
                 f"{host.largest_free_mb} MiB free")
     if wanted.lane and not there and host.lanes_free <= taken:
@@ -119,7 +119,7 @@ def share_mb(host: HostSummary, wanted: Wanted) -> float:
         return 0.0
     specs = wanted.specs
     rest = host.cache_free_mb - wanted.min_mb
-    share = wanted.min_mb + max(0, rest) * specs.weight / (host.weight + specs.weight)
+    share = specs.min_mb + max(0, rest) * specs.weight / (host.weight + specs.weight)
     return share if specs.max_mb is None else min(share, specs.max_mb)
 
 

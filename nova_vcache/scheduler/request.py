@@ -4,6 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nova_vcache.extra_specs import Mode
 from nova_vcache.placement import flavor, names
 from nova_vcache.scheduler.fit import Wanted
 
@@ -45,4 +46,5 @@ def granted(host_state: Any, wanted: Wanted, specs: Mapping[str, str]) -> bool:
     if not keys or any(specs.get(key) != value for key, value in keys.items()):
         return False
     found = allocated(host_state)
-    return names.TAG in found and found.get(names.CACHE_MB, 0) >= wanted.min_mb
+    tag = wanted.specs.mode is Mode.NONE or names.TAG in found
+    return tag and found.get(names.CACHE_MB, 0) >= wanted.min_mb

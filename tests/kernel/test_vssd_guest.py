@@ -31,10 +31,15 @@ from vcache_guest.guest import Guest
 pytestmark = pytest.mark.box
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _dm_cache() -> None:
+def need_dm_cache() -> None:
+    """Skip a test if the kernel has no dm-cache."""
     if subprocess.run(["modprobe", "-a", "dm-cache", "dm-cache-smq"], check=False).returncode:
         pytest.skip("this kernel has no dm-cache")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _dm_cache() -> None:
+    need_dm_cache()
 
 
 class Pair:
@@ -50,7 +55,7 @@ class Pair:
         self.name = stack.unique("cached")
         self.cache = Cache(self._mapper, self.name, origin, writeback=writeback)
         self.cache.open()
-        self.server = Server(Device(HostDm(), device.name), "vssd-1")
+        self.server = Server(Device(HostDm(), device.name))
         #: What the loads have written, by place.
         self.data: dict[int, int] = {}
 
@@ -64,7 +69,7 @@ class Pair:
         """Run the guest's daemon, until it has the size that it may have."""
         host, guest = socket.socketpair()
         with guest:
-            self.server.connect(host)
+            self.server.connect(host, "vssd-1")
             daemon = Daemon(Guest(self.cache, lambda serial: self.vssd.path, os.urandom(16)),
                             guest.fileno())
             reader, writer = os.pipe()
@@ -168,6 +173,21 @@ def load(both: Pair) -> Iterator[Load]:
     work.check()
 
 
+@contextlib.contextmanager
+def hanging(cache: Cache) -> Iterator[None]:
+    """Let a change of a cache's size hang."""
+    hang, resize = threading.Event(), cache.resize
+
+    def late(size: int, seconds: float = float("inf")) -> None:
+        hang.wait()
+        resize(size, seconds)
+
+    cache.resize = late  # type: ignore[method-assign]
+    with at_end(hang.set):
+        yield
+        cache.resize = resize  # type: ignore[method-assign]
+
+
 @pytest.mark.parametrize("writeback", [False, True])
 def test_the_cache_follows_the_size_under_load(writeback: bool) -> None:
     with pair(writeback=writeback) as both, both.daemon():
@@ -204,9 +224,11 @@ def test_a_late_guest_is_told_what_was_taken() -> None:
     with pair() as both, both.daemon():
         with load(both):
             assert stack.wait_until(lambda: both.cache.status().used > 20, 120)
-        both.server.resize(10, time.monotonic(), 0)
-        both.until(lambda: not both.server.session.busy and both.cache.size == 10)
+        with hanging(both.cache):
+            both.server.resize(10, time.monotonic(), 0)
+            both.until(lambda: not both.server.session.busy)
         assert both.server.session.taken == 20
+        both.until(lambda: both.cache.size == 10)
         with load(both):
             pass
 

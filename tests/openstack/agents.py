@@ -19,7 +19,7 @@ def uuid_of(number: int) -> str:
 SPECS: dict[str, Any] = {
     "mode": "writeback", "weight": 100, "min_mb": 0, "max_mb": None, "isolation": "auto",
     "slo_flush_ms": None, "slo_read_us": None, "slo_iops": None, "persist": False,
-    "required": False}
+    "vssd_max_mb": None, "vssd_mb": 0, "vssd_persist": False, "required": False}
 
 
 def curve_of(disk: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class FakeAgent:
                        "lanes_free": 0, "reads_percent": 75, "hot_percent": 20,
                        "lanes": [{"size_bytes": 10 * GIB, "free_bytes": 9 * GIB,
                                   "dedicated": False, "uuid": ""}]}],
-            "pools_problem": "", "domains": [], "disks": []}
+            "pools_problem": "", "vssds": [], "domains": [], "disks": []}
         self.requests: list[dict[str, Any]] = []
         self.error = self.kind = ""
         self.operations = frozenset({"instance-curves", "instance-why"})

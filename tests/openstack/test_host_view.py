@@ -79,6 +79,20 @@ def test_guarantees_count_in_the_pool_where_they_are(agent):
     assert [pool.guaranteed_bytes >> 20 for pool in view(agent).report(0.0).pools] == [9000, 0]
 
 
+def test_elastic_ssds_count_in_their_pools(agent):
+    """That of a flavor with its guarantee, another one with its size."""
+    agent.add(1, min_mb=1000, vssd_max_mb=4000, vssd_mb=500)
+    uuid, pool = uuid_of(1), agent.answer["pools"][0]["device"]
+    agent.answer["vssds"] = [
+        {"name": "a", "uuid": uuid, "pool": pool, "size_bytes": 900 << 20},
+        {"name": "b", "uuid": None, "pool": pool, "size_bytes": 300 << 20}]
+    found = view(agent)
+    assert found.report(0.0).summary.cache_free_mb == 9216 - 1800
+    assert found.capacity({}).cache_reserved_mb == 1800
+    assert found.capacity({uuid: {names.CACHE_MB: 1500}}).cache_reserved_mb == 300
+    assert [one.guaranteed_bytes >> 20 for one in found.report(0.0).pools] == [1800]
+
+
 @pytest.mark.parametrize(("change", "modes"), [
     ({"pools": []}, ALL),  # devices that have a cache still work
     ({"pools": [], "devices": []}, frozenset()),

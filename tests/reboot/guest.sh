@@ -92,7 +92,8 @@ upgrade() {
     local before
     before=$(active_since)
     check "upgrade" apt-get install -y -q --no-install-recommends \
-        /var/lib/vtest/newer/*agent*.deb /var/lib/vtest/newer/python3-nova*.deb
+        /var/lib/vtest/newer/*agent*.deb /var/lib/vtest/newer/python3-nova*.deb \
+        /var/lib/vtest/newer/python3-vcache-guest*.deb
     check "the agent has the new version" sh -c \
         'dpkg-query -W nova-vcache-agent | grep -q +newer && systemctl is-active vcache-agent'
     check "no device was set up again" test "$before" = "$(active_since)"
@@ -109,7 +110,8 @@ purge() {
     check "the file is empty" sh -c '! grep -E "^(pool|attach)" /etc/vcache/setup.conf'
     check "remove" apt-get remove -y -q nova-vcache-agent nova-vcache-dkms
     check "the module is gone" sh -c '! ls /lib/modules/*/updates/dkms/dm-vcache*'
-    check "purge" apt-get purge -y -q nova-vcache-agent nova-vcache-dkms python3-nova-vcache
+    check "purge" apt-get purge -y -q nova-vcache-agent nova-vcache-dkms python3-nova-vcache \
+        python3-vcache-guest
     check "no unit is left" sh -c '! systemctl list-unit-files "vcache*" | grep vcache'
     check "no file is left" sh -c '! find /usr/bin /usr/lib /etc /var/lib -xdev -name "*vcache*" -not -path "/var/lib/vtest/*" | grep .'
 }

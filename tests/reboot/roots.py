@@ -93,7 +93,8 @@ def _install(root: Path, packages: list[Path], log: Path) -> None:
     script = ("set -e; mount -t proc proc /proc; export DEBIAN_FRONTEND=noninteractive; "
               "apt-get update -q; install='apt-get install -y -q --no-install-recommends'; "
               "$install /debs/nova-vcache-agent_*.deb /debs/nova-vcache-dkms_*.deb "
-              "/debs/python3-nova-vcache_*.deb; rm -r /debs; ls /lib/modules/*/updates/dkms; "
+              "/debs/python3-nova-vcache_*.deb /debs/python3-vcache-guest_*.deb; rm -r /debs; "
+              "ls /lib/modules/*/updates/dkms; "
               # Here and not in the guest, which would compile for minutes.
               "$install /var/lib/vtest/newer/nova-vcache-dkms_*.deb; "
               "ls /lib/modules/*/updates/dkms; dkms status")

@@ -164,6 +164,10 @@ class Dm:
             if words[6:8] == ["-", "-"]:
                 words[6:8] = [str(len(self.kernel.volumes)), str(len(attached))]
             return (Line(0, 1, "vcache-pool", " ".join(words)),)
+        if device.live[0].target == "vcache-vssd":
+            quota = int(device.live[0].arguments.split()[2])
+            return (Line(0, 1, "vcache-vssd", f"2048 {device.live[0].length // 2048} {quota} "
+                         f"{quota} 0 {quota} 0 0 0"),)
         mapping = self.kernel.mapping(name)
         assert mapping
         text = f"{mapping.mode} volume fua 0 1 7 100 0 100 0 0"

@@ -11,6 +11,7 @@ from vcache_agent import cgroups, disks
 from vcache_agent import sysfs as host_sysfs
 from vcache_agent.blockstack import (
     BlockStack,
+    IsVssd,
     NotCacheable,
     NotOnVcache,
     Segment,
@@ -124,6 +125,13 @@ def test_without_a_vcache_device_below(sysfs: Sysfs) -> None:
     sysfs.mapped(DeviceNumber(254, 5), "0 100 crypt aes key 0 8:0 0")
     with pytest.raises(NotOnVcache, match="no vcache device is below"):
         sysfs.stack().segments(DeviceNumber(254, 5))
+
+
+def test_an_elastic_ssd_is_named_as_such(sysfs: Sysfs) -> None:
+    vssd = DeviceNumber(254, 5)
+    sysfs.mapped(vssd, "0 100 vcache-vssd 254:9 7 50", slaves=(DeviceNumber(254, 9),))
+    with pytest.raises(IsVssd, match="is an elastic SSD, which has no tag"):
+        disks.of_block(vssd, sysfs.stack())
 
 
 def test_what_cannot_get_a_cache_on_this_host(sysfs: Sysfs) -> None:

@@ -44,9 +44,10 @@ def test_every_key_is_parsed():
         "vcache:mode": "flush-only", "vcache:weight": "400", "vcache:min_mb": "1",
         "vcache:max_mb": "2", "vcache:isolation": "dedicated", "vcache:slo_flush_ms": "0.5",
         "vcache:slo_read_us": "200", "vcache:slo_iops": "1000", "vcache:persist": "yes",
+        "vcache:vssd_max_mb": "9", "vcache:vssd_mb": "8", "vcache:vssd_persist": "1",
         "vcache:required": "True",
     }) == ExtraSpecs(Mode.FLUSH_ONLY, 400, 1, 2, Isolation.DEDICATED, 0.5, 200.0, 1000.0,
-                     True, True)
+                     True, 9, 8, True, True)
 
 
 @pytest.mark.parametrize("key", RANGED, ids=lambda key: key.name)
@@ -128,11 +129,13 @@ NUMBERS = {
 def valid_specs(draw):
     values = {name: draw(strategy) for name, strategy in NUMBERS.items()}
     values = {name: value for name, value in values.items() if value is not None}
-    if values.get("max_mb") is not None:
-        values["min_mb"] = min(values.get("min_mb", 0), values["max_mb"])
+    for least, most in ("min_mb", "max_mb"), ("vssd_mb", "vssd_max_mb"):
+        if values.get(most) is not None:
+            values[least] = min(values.get(least, 0), values[most])
     return ExtraSpecs(
         mode=draw(st.sampled_from(Mode)), isolation=draw(st.sampled_from(Isolation)),
-        persist=draw(st.booleans()), required=draw(st.booleans()), **values)
+        vssd_persist=draw(st.booleans()), persist=draw(st.booleans()),
+        required=draw(st.booleans()), **values)
 
 
 @given(valid_specs())

@@ -15,7 +15,8 @@ NODE = "4f8a4a12-1f1b-4c56-9c56-4c1c77a41c11"
 
 SPECS = st.builds(
     ExtraSpecs, mode=st.sampled_from(Mode), min_mb=st.integers(0, 9000),
-    required=st.booleans(), persist=st.booleans(), isolation=st.sampled_from(Isolation))
+    required=st.booleans(), persist=st.booleans(), isolation=st.sampled_from(Isolation),
+    vssd_max_mb=st.none() | st.just(9000), vssd_mb=st.integers(0, 9000))
 
 
 @pytest.mark.parametrize(("specs", "keys"), [
@@ -28,6 +29,13 @@ SPECS = st.builds(
     (ExtraSpecs(Mode.WRITEBACK, min_mb=5), TAG | {"resources:CUSTOM_VCACHE_MB": "5"}),
     (ExtraSpecs(Mode.WRITEBACK, required=True),
      TAG | FLUSH | {"trait:CUSTOM_VCACHE_WRITEBACK": "required"}),
+    (ExtraSpecs(vssd_max_mb=9, vssd_mb=5, required=True), {"resources:CUSTOM_VCACHE_MB": "5"}),
+    (ExtraSpecs(vssd_max_mb=9), {}),
+    (ExtraSpecs(vssd_mb=5), {}),
+    (ExtraSpecs(Mode.FLUSH_ONLY, min_mb=3, vssd_max_mb=9, vssd_mb=5),
+     TAG | {"resources:CUSTOM_VCACHE_MB": "5"}),
+    (ExtraSpecs(Mode.WRITEBACK, min_mb=3, vssd_max_mb=9, vssd_mb=5),
+     TAG | {"resources:CUSTOM_VCACHE_MB": "8"}),
     (ExtraSpecs(Mode.WRITETHROUGH, min_mb=9, required=True),
      TAG | FLUSH | {"trait:CUSTOM_VCACHE_WRITETHROUGH": "required",
                     "resources:CUSTOM_VCACHE_MB": "9"}),
@@ -46,7 +54,8 @@ def test_traits_come_only_with_required_and_never_without_a_resource(specs):
     keys = placement_keys(specs)
     traits = [key for key in keys if key.startswith("trait:")]
     assert not traits or specs.required
-    assert bool(keys) == (f"resources:{names.TAG}" in keys) == is_hard(specs)
+    assert bool(keys) == is_hard(specs)
+    assert (f"resources:{names.TAG}" in keys) == (is_hard(specs) and specs.mode is not Mode.NONE)
 
 
 @given(SPECS, SPECS)
@@ -72,6 +81,10 @@ def test_a_disagreement_says_what_is_wrong_and_what_it_should_be():
 
 @pytest.mark.parametrize(("flavor", "text"), [
     ({"resources:CUSTOM_VCACHE_MB": "5"}, "mode is none"),
+    ({"vcache:vssd_max_mb": "9", "vcache:vssd_mb": "5", "resources:CUSTOM_VCACHE_MB": "5", **TAG},
+     "mode is none"),
+    ({"vcache:vssd_max_mb": "9", "vcache:vssd_mb": "5", "resources:CUSTOM_VCACHE_MB": "5",
+      "resources1:CUSTOM_VCACHE_MB": "5"}, "another provider"),
     ({"vcache:mode": "flush-only", "vcache:required": "true", **TAG, **FLUSH,
       "resources:CUSTOM_VCACHE_MB": "5"}, "uses no cache"),
     ({"vcache:mode": "writeback", **TAG}, "any host is possible"),
@@ -103,6 +116,8 @@ def test_keys_of_others_are_none_of_our_business():
 def test_specs_that_do_not_parse_come_first():
     with pytest.raises(InvalidExtraSpecs, match="vcache:max_mb"):
         disagreements({"vcache:min_mb": "5", "vcache:max_mb": "4"})
+    with pytest.raises(InvalidExtraSpecs, match="at most vcache:vssd_max_mb, which is 4"):
+        disagreements({"vcache:vssd_mb": "5", "vcache:vssd_max_mb": "4"})
 
 
 def test_a_provider_is_the_same_whenever_it_is_made():

@@ -139,8 +139,8 @@ def test_pools_for_people() -> None:
         "name": "fast", "device": "254:0", "cache_device": "nvme0n1", "state": "ok",
         "chunk_bytes": MIB, "size_bytes": 62 * MIB, "free_bytes": 60 * MIB, "used_bytes": 2 * MIB,
         "dirty_bytes": 2 * MIB, "lanes_bytes": [40 * MIB, 22 * MIB], "volumes": 1,
-        "members": [member]}])
-    assert [line.split()[-2:] for line in text.splitlines()[:2]] == [
-        ["LANES", "VOLUMES"], ["2", "1"]]
+        "members": [member], "vssds": ["vm1", "vm2"]}])
+    assert [line.split()[-3:] for line in text.splitlines()[:2]] == [
+        ["LANES", "VOLUMES", "VSSDS"], ["2", "1", "2"]]
     assert "nvme0n1" in text and "62.0 MiB" in text and "5.0 MiB" in text
     assert tables.pools([]) == "no pools"

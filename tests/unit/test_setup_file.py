@@ -11,6 +11,7 @@ from vcache_agent.boot.setup_file import AttachLine, PoolLine, SetupError, Setup
 from vcache_agent.cmd import cli, setup_cli
 
 POOL = "pool fast /dev/disk/by-id/nvme-x lanes=8 reads-percent=70 timeout=5"
+VSSD = "vssd vm1 fast max=107374182400 size=21474836480 volume=5"
 DEVICE = "attach /dev/disk/by-id/dm-uuid-LVM-a fast filesystem mode=writeback mount=/srv/a"
 
 
@@ -19,15 +20,25 @@ DEVICE = "attach /dev/disk/by-id/dm-uuid-LVM-a fast filesystem mode=writeback mo
     "pool a /dev/b lane=1048576 lane=2097152 hot-percent=0",
     "attach /dev/mapper/luks fast tag=7 mode=writethrough above",
     "attach /dev/vg/lv - tag=65535 mode=flush-only",
+    "vssd vm1 fast max=1073741824 size=0 volume=4294967295",
+    "vssd vm1 fast max=1073741824 size=1073741824 volume=1 persist",
 ])
 def test_a_line_survives(text: str) -> None:
     assert str(parse_line(text)) == text
 
 
 @pytest.mark.parametrize(("text", "problem"), [
-    ("pol a /dev/b", "must be pool or attach"),
+    ("pol a /dev/b", "must be pool, attach or vssd"),
     ("pool a", "must be: pool NAME DEVICE"),
     ("pool a/b /dev/b", "name must have"),
+    ("vssd a", "must be: vssd NAME POOL"),
+    ("vssd a/b fast max=1 size=1 volume=1", "name must have"),
+    ("vssd a fast size=1 volume=1", "are needed"),
+    ("vssd a fast max=1 size=1", "are needed"),
+    ("vssd a fast max=1 volume=1", "are needed"),
+    ("vssd a fast max=1 size=2 volume=1", "at most the maximum"),
+    ("vssd a fast max=1 size=1 volume=0", "from 1 to 4294967295"),
+    ("vssd a fast max=1 size=1 volume=1 keep", "must be max=BYTES"),
     ("pool a b", "absolute path"),
     ("pool a /dev/b lanes=65", "from 1 to 64"),
     ("pool a /dev/b lanes=2 lane=4096", "must be lanes=N or lane"),
@@ -53,10 +64,15 @@ def test_wrong_lines(tmp_path: Path, text: str, problem: str) -> None:
 
 def test_lines_that_contradict_each_other(tmp_path: Path) -> None:
     path = tmp_path / "setup.conf"
-    path.write_text(f"{POOL}\n{POOL}\n{DEVICE}\n{DEVICE}\nattach /dev/x slow tag=1\n")
+    path.write_text(f"{POOL}\n{POOL}\n{DEVICE}\n{DEVICE}\n{VSSD}\n{VSSD}\n"
+                    "vssd vm2 fast max=9 size=9 volume=5\nattach /dev/x slow tag=1\n"
+                    "vssd vm3 slow max=9 size=9 volume=5\n")
     found = SetupFile(path).problems
-    assert [text.split(": ")[0] for text in found] == [f"{path}:{n}" for n in (2, 4, 5)]
-    assert "no line of pool slow" in found[2]
+    assert [text.split(": ")[0] for text in found] == [
+        f"{path}:{n}" for n in (2, 4, 6, 7, 8, 9)]
+    assert "same name or volume" in found[3]
+    assert "no line of pool slow" in found[4]
+    assert "no line of pool slow" in found[5]
 
 
 def test_a_change_keeps_comments_and_other_lines(tmp_path: Path) -> None:
@@ -80,7 +96,7 @@ def test_a_new_file_explains_itself(tmp_path: Path) -> None:
     setup = SetupFile(path)
     assert setup.entries == []
     setup.put(PoolLine("fast", "/dev/x"), lambda line: False)
-    assert path.read_text().startswith("# Pools and attached devices")
+    assert path.read_text().startswith("# Pools, attached devices and elastic SSDs")
     assert not SetupFile(path).problems
     with pytest.raises(SetupError, match="directory"):
         SetupFile(tmp_path)
@@ -88,18 +104,21 @@ def test_a_new_file_explains_itself(tmp_path: Path) -> None:
 
 def test_units(tmp_path: Path) -> None:
     path, to, units = tmp_path / "setup.conf", tmp_path / "to", tmp_path / "units"
-    path.write_text(f"{POOL}\n{DEVICE}\nattach /dev/vg/a-b - tag=7\n")
+    path.write_text(f"{POOL}\n{DEVICE}\nattach /dev/vg/a-b - tag=7\n{VSSD}\n")
     generator.generate(SetupFile(path), to, (units,))
     device = "vcache-attach@dev-disk-by\\x2did-dm\\x2duuid\\x2dLVM\\x2da.service"
     other = "vcache-attach@dev-vg-a\\x2db.service"
     wants = to / "local-fs.target.wants"
-    assert {link.name for link in wants.iterdir()} == {"vcache-pool@fast.service", device, other}
+    assert {link.name for link in wants.iterdir()} == {"vcache-pool@fast.service", device, other,
+                                                     "vcache-vssd@vm1.service"}
+    assert (to / "vcache-vssd@vm1.service.d/50-vcache.conf").read_text() == (
+        "[Unit]\nRequires=vcache-pool@fast.service\nAfter=vcache-pool@fast.service\n")
     assert os.readlink(wants / device) == str(units / "vcache-attach@.service")
     assert (to / f"{device}.d/50-vcache.conf").read_text() == (
         "[Unit]\nWants=vcache-pool@fast.service\nAfter=vcache-pool@fast.service\n"
         "Wants=srv-a.mount\n")
     assert (to / "vcache-pool@fast.service.d/50-vcache.conf").read_text() == (
-        f"[Unit]\nWants={device}\n")
+        f"[Unit]\nWants={device} vcache-vssd@vm1.service\n")
     (mount,) = (to / "srv-a.mount.d").iterdir()
     assert mount.read_text() == f"[Unit]\nRequires={device}\nAfter={device}\n"
     assert not (to / f"{other}.d").exists()

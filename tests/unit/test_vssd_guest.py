@@ -5,6 +5,7 @@ The model has the rules of dm-cache that matter: the size is read when a table i
 with dirty blocks is refused, and only the policy cleaner makes blocks clean.
 """
 
+import contextlib
 import errno
 import os
 import select
@@ -19,6 +20,7 @@ from vcache_guest.daemon import Daemon, find_disk
 from vcache_guest.dm import DmError, Line
 from vcache_guest.guest import Guest
 from vcache_guest.protocol import (
+    Call,
     Decoder,
     Deflate,
     Done,
@@ -261,9 +263,9 @@ class Consumer:
             raise CacheError("dirty")
         self.size = size
 
-    def drop(self, size: int) -> None:
-        self.calls.append(("drop", size))
-        self.size = size
+    def drop(self, *, wiped: bool) -> None:
+        self.calls.append(("drop", wiped))
+        self.size = 0
 
 
 @pytest.fixture
@@ -277,6 +279,7 @@ def guest(consumer: Consumer) -> Guest:
 
 
 WELCOME = Welcome(MIB, MOST, 50, False, "disk")
+HELLO = Hello(1, 1, bytes(16))
 
 
 def said(guest: Guest, message: Message) -> list[Message]:
@@ -284,7 +287,7 @@ def said(guest: Guest, message: Message) -> list[Message]:
 
 
 def test_a_guest_does_nothing_before_it_is_welcome(guest: Guest, consumer: Consumer) -> None:
-    assert guest.hello() == Hello(1, 1, bytes(16))
+    assert guest.hello() == HELLO
     for message in Inflate(1, 5), Deflate(1, 5, 0), Forced(1, False, (Range(1, 1),)), Done(1, 1):
         assert said(guest, message) == []
     assert consumer.calls == []
@@ -312,20 +315,63 @@ def test_a_guest_that_cannot_shrink_gives_nothing(guest: Guest, consumer: Consum
     lost = (Range(30, 20),)
     assert said(guest, Forced(1, True, lost)) == []
     assert said(guest, Forced(1, False, (Range(90, 1),))) == [
-        Give(0, False, (*lost, Range(90, 1)))]
-    assert consumer.calls[-2:] == [("resize", 30), ("drop", 30)]
+        Give(0, False, (*lost, Range(90, 1))), HELLO]
+    assert consumer.calls[-2:] == [("resize", 30), ("drop", False)]
 
 
-def test_blocks_taken_from_the_middle_end_the_cache(guest: Guest, consumer: Consumer) -> None:
+@pytest.mark.parametrize("first", [0, 49])
+def test_blocks_taken_from_the_middle_end_the_cache(guest: Guest, consumer: Consumer,
+                                                    first: int) -> None:
     said(guest, WELCOME)
-    said(guest, Forced(1, False, (Range(49, 1),)))
-    assert consumer.calls[-1] == ("drop", 50)
+    lost = (Range(first, 1),)
+    assert said(guest, Forced(1, False, lost)) == [Give(0, False, lost), HELLO]
+    # The first block has the superblock, and reads as zeroes when it is given up.
+    assert consumer.calls[-1] == ("drop", first == 0)
+    assert not guest.welcome
+    # The host answers when the blocks can be written again.
+    said(guest, WELCOME)
+    assert consumer.calls[-1] == ("attach", "/dev/disk", MIB, MOST, 50)
 
 
 def test_a_second_welcome_is_a_change_of_the_size(guest: Guest, consumer: Consumer) -> None:
     said(guest, WELCOME)
-    said(guest, Welcome(MIB, MOST, 20, False, "disk"))
+    assert said(guest, Welcome(MIB, MOST, 20, False, "disk")) == [Give(0, False, (Range(20, 80),))]
     assert consumer.calls[-1] == ("resize", 20)
+
+
+def test_nothing_is_given_up_before_the_cache_has_shrunk(guest: Guest,
+                                                         consumer: Consumer) -> None:
+    """What is given up reads as zeroes: the cache would return these as data."""
+    said(guest, WELCOME)
+    answers = guest.received(Welcome(MIB, MOST, 20, False, "disk"))
+    assert isinstance(next(answers), Give)
+    assert consumer.size == 20
+    consumer.fails = True
+    assert said(guest, Welcome(MIB, MOST, 10, False, "disk")) == []
+
+
+def test_a_host_that_comes_back_is_greeted(guest: Guest, consumer: Consumer) -> None:
+    assert said(guest, Call()) == [HELLO]
+    said(guest, WELCOME)
+    assert said(guest, Call()) == [HELLO]
+    assert not guest.welcome
+    assert said(guest, Inflate(1, 80)) == []
+    said(guest, WELCOME)
+    assert consumer.calls[1:] == [("resize", 50)]
+
+
+def test_a_cache_that_is_dropped_starts_empty(model: Model, disks: tuple[str, str]) -> None:
+    cache = cache_on(model, disks)
+    with Path(disks[1]).open("r+b") as file:
+        file.write(b"x" * 8192)
+    for wiped in (True, False):
+        cache.drop(wiped=wiped)
+        assert set(model.tables) == {"c"}
+        assert cache.size == 0
+        assert Path(disks[1]).read_bytes()[:4096] == (b"x" if wiped else b"\0") * 4096
+        cache.attach(disks[1], MIB, MOST, 30)
+    with pytest.raises(CacheError, match="may have had the only copy of data"):
+        Cache(model, "d", disks[0], writeback=True).drop(wiped=True)
 
 
 def test_the_daemon_speaks_over_a_stream(guest: Guest) -> None:
@@ -359,7 +405,22 @@ def test_the_daemon_ends_with_the_channel(guest: Guest) -> None:
     host, channel = socket.socketpair()
     host.shutdown(socket.SHUT_WR)
     with host, channel:
-        Daemon(guest, channel.fileno()).run()
+        assert Daemon(guest, channel.fileno()).run()
+
+
+def test_the_daemon_stops_while_nobody_reads(guest: Guest) -> None:
+    """As at a port to which nothing is connected on the host."""
+    host, channel = socket.socketpair()
+    reader, writer = os.pipe()
+    with host, channel:
+        channel.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                channel.send(bytes(4096))
+        os.write(writer, b"x")
+        assert not Daemon(guest, channel.fileno()).run(reader)
+    os.close(reader)
+    os.close(writer)
 
 
 def test_the_disk_is_found_by_its_serial_number(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from vcache_guest.protocol import (
     PAYLOAD_MAX,
     PREAMBLE,
     RANGES_MAX,
+    Call,
     Decoder,
     Deflate,
     Done,
@@ -47,7 +48,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     HELLOS, WELCOMES, st.builds(Inflate, NUMBERS, NUMBERS),
     st.builds(Deflate, NUMBERS, NUMBERS, NUMBERS), st.builds(Done, NUMBERS, NUMBERS),
     st.builds(Give, NUMBERS, st.booleans(), LISTS),
-    st.builds(Forced, NUMBERS, st.booleans(), LISTS))
+    st.builds(Forced, NUMBERS, st.booleans(), LISTS), st.just(Call()))
 
 
 def pieces(data: bytes, seed: int) -> list[bytes]:
@@ -112,9 +113,10 @@ def _frame(version: int, number: int, payload: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("frame", [
-    _frame(1, 8, b""), _frame(1, 0, b""), _frame(2, 3, bytes(8)), _frame(1, 3, bytes(7)),
-    _frame(1, 3, bytes(9)), _frame(1, 5, bytes(6)), _frame(1, 5, b"\0\0\0\1\2\0\0"),
-    _frame(1, 5, b"\0\0\0\1\0\0\1"), _frame(1, 5, b"\0\0\0\1\0\0\1" + bytes(8)),
+    _frame(1, 9, b""), _frame(1, 8, b"x"), _frame(1, 0, b""), _frame(2, 3, bytes(8)),
+    _frame(1, 3, bytes(7)), _frame(1, 3, bytes(9)), _frame(1, 5, bytes(6)),
+    _frame(1, 5, b"\0\0\0\1\2\0\0"), _frame(1, 5, b"\0\0\0\1\0\0\1"),
+    _frame(1, 5, b"\0\0\0\1\0\0\1" + bytes(8)),
     _frame(1, 5, b"\0\0\0\1\0\0\1" + b"\xff" * 8), _frame(1, 2, bytes(33)),
     _frame(1, 1, bytes(18))])
 def test_what_is_not_allowed_is_refused(frame: bytes) -> None:

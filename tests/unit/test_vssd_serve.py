@@ -11,6 +11,7 @@ from vcache_agent.vssd.device import Device, NotAVssd
 from vcache_agent.vssd.serve import Server
 from vcache_agent.vssd.session import State
 from vcache_guest.protocol import (
+    Call,
     Decoder,
     Deflate,
     Done,
@@ -70,7 +71,8 @@ class Guest:
         host, self.channel = socket.socketpair()
         self.channel.setblocking(False)
         self.decoder = Decoder()
-        server.connect(host)
+        server.connect(host, "disk")
+        assert self.hear() == [Call()]
 
     def say(self, *messages: Message) -> None:
         self.channel.sendall(b"".join(map(encode, messages)))
@@ -89,7 +91,7 @@ def model() -> Model:
 
 @pytest.fixture
 def server(model: Model) -> Server:
-    return Server(Device(model, "vssd"), "disk")
+    return Server(Device(model, "vssd"))
 
 
 def test_the_device_is_read(model: Model) -> None:
@@ -126,6 +128,34 @@ def test_a_guest_hears_what_was_taken_now(server: Server, model: Model) -> None:
     assert model.taken == {5, 6, 7, 9}
 
 
+def test_a_guest_hears_what_it_has_lost_before(server: Server, model: Model) -> None:
+    server.resize(5, 0, 30)
+    server.step(0)
+    server.step(1)
+    assert model.taken == {5, 6, 7, 9}
+    server.resize(7, 0, 30)
+    server.step(2)
+    guest = Guest(server)
+    guest.say(HELLO)
+    server.step(3)
+    assert guest.hear() == [Welcome(1 << 20, MOST, 7, True, "disk"),
+                            Forced(0, False, (Range(5, 2),))]
+    guest.say(Give(0, False, (Range(5, 2),)))
+    server.step(4)
+    assert model.taken == {7, 9}
+
+
+def test_a_new_server_goes_on_with_a_shrink(model: Model) -> None:
+    model.quota = 5
+    server = Server(Device(model, "vssd"), 100, 30)
+    guest = Guest(server)
+    guest.say(HELLO)
+    server.step(110)
+    assert guest.hear() == [Welcome(1 << 20, MOST, 5, True, "disk"), Deflate(1, 5, 20000)]
+    server.step(130)
+    assert model.taken == {5, 6, 7, 9}
+
+
 def test_a_size_that_the_kernel_refuses_changes_nothing(server: Server, model: Model) -> None:
     model.refuse = True
     with pytest.raises(DmError):
@@ -139,9 +169,9 @@ def test_a_guest_that_does_not_read_is_not_waited_for(server: Server) -> None:
         guest.channel.setblocking(True)
         guest.say(HELLO)
         server.step(0)
-        if not server.connected:
+        if server.fileno() < 0:
             break
-    assert not server.connected
+    assert server.fileno() < 0
     assert not server.session.present
 
 
@@ -151,7 +181,7 @@ def test_the_end_of_the_channel_is_noticed(server: Server) -> None:
     guest.channel.close()
     server.step(0)
     server.step(0)
-    assert not server.connected
+    assert server.fileno() < 0
     # A shrink goes on without it.
     server.resize(5, 0, 30)
     server.step(0)

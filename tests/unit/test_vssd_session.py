@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from vcache_agent.vssd.session import (
     Action,
     Force,
+    Recall,
     Release,
     Send,
     Session,
@@ -16,6 +17,7 @@ from vcache_agent.vssd.session import (
     State,
 )
 from vcache_guest.protocol import (
+    Call,
     Deflate,
     Done,
     Forced,
@@ -32,7 +34,13 @@ HELLO = Hello(1, 1, bytes(16))
 
 
 def session(quota: int = 20) -> Session:
-    return Session("disk", 1 << 20, False, State(MOST, quota, quota, quota, 0))
+    made = Session(1 << 20, False, State(MOST, quota, quota, quota, 0))
+    assert made.connected("disk") == [Send(Call())]
+    return made
+
+
+def welcome(size: int) -> list[Action]:
+    return [Send(Welcome(1 << 20, MOST, size, False, "disk")), Recall()]
 
 
 def full(blocks: int, quota: int) -> State:
@@ -42,7 +50,7 @@ def full(blocks: int, quota: int) -> State:
 
 def test_a_guest_is_told_what_it_has() -> None:
     host = session()
-    assert host.received(HELLO, 0) == [Send(Welcome(1 << 20, MOST, 20, False, "disk"))]
+    assert host.received(HELLO, 0) == welcome(20)
     assert host.present
     assert not host.busy
 
@@ -88,10 +96,36 @@ def test_a_reboot_gains_no_time() -> None:
     host = session()
     host.received(HELLO, 0)
     host.resize(12, 100, 30)
-    assert host.received(HELLO, 125) == [Send(Welcome(1 << 20, MOST, 12, False, "disk")),
-                                         Send(Deflate(1, 12, 5000))]
-    assert host.received(HELLO, 140)[1] == Send(Deflate(1, 12, 0))
+    assert host.received(HELLO, 125) == [*welcome(12), Send(Deflate(1, 12, 5000))]
+    assert host.received(HELLO, 140)[2] == Send(Deflate(1, 12, 0))
     assert host.observed(full(20, 12), 140) == [Force()]
+
+
+def test_a_shrink_goes_on_after_a_restart_of_the_host() -> None:
+    host = Session(1 << 20, False, full(20, 12), 100, 30)
+    assert host.busy
+    assert host.connected("disk") == [Send(Call())]
+    assert host.observed(full(20, 12), 129) == []
+    assert host.received(HELLO, 110) == [*welcome(12), Send(Deflate(1, 12, 20000))]
+    assert host.observed(full(20, 12), 130) == [Force()]
+    assert host.observed(full(12, 12), 131) == [Send(Done(1, 12))]
+    assert host.resize(10, 140, 1) == [SetQuota(10), Send(Deflate(2, 10, 1000))]
+
+
+def test_a_growth_goes_on_after_a_restart_of_the_host() -> None:
+    host = Session(1 << 20, False, State(MOST, 30, 25, 20, 3), 100, 30)
+    host.connected("disk")
+    assert host.received(HELLO, 100) == welcome(25)
+    assert host.observed(State(MOST, 30, 30, 20, 10), 101) == [Send(Inflate(1, 30))]
+
+
+def test_a_guest_is_told_what_it_has_lost_before() -> None:
+    host = session()
+    host.received(HELLO, 0)
+    # What is behind its size is of no interest.
+    assert host.recalled((Range(3, 2), Range(18, 9))) == [
+        Send(Forced(0, False, (Range(3, 2), Range(18, 2))))]
+    assert host.recalled((Range(20, 9),)) == host.recalled(()) == []
 
 
 def test_blocks_without_data_are_not_forced() -> None:
@@ -110,7 +144,7 @@ def test_a_growing_guest_is_told_when_the_blocks_are_there() -> None:
     assert host.observed(State(MOST, 30, 25, 20, 5), 1) == []
     assert host.observed(State(MOST, 30, 30, 20, 4), 2) == []  # some are being zeroed
     # One that says hello meanwhile may use what it had.
-    assert host.received(HELLO, 2) == [Send(Welcome(1 << 20, MOST, 20, False, "disk"))]
+    assert host.received(HELLO, 2) == welcome(20)
     assert host.observed(State(MOST, 30, 30, 20, 10), 3) == [Send(Inflate(1, 30))]
     assert host.observed(State(MOST, 30, 30, 20, 10), 4) == []
 
@@ -156,7 +190,8 @@ class Host(RuleBasedStateMachine):
     def start(self, quota: int) -> None:
         self.mapped: set[int] = set()
         self.quota, self.owned, self.now, self.deadline = quota, quota, 0.0, 0.0
-        self.host = Session("disk", 1 << 20, True, self.state())
+        self.taken: set[int] = set()
+        self.host = Session(1 << 20, True, self.state())
         self.told = quota
 
     def state(self) -> State:
@@ -176,12 +211,17 @@ class Host(RuleBasedStateMachine):
                     for one in ranges:
                         assert one.first + one.blocks <= MOST
                         self.mapped -= set(range(one.first, one.first + one.blocks))
+                        self.taken -= set(range(one.first, one.first + one.blocks))
                 case Force():
                     assert self.now >= self.deadline
                     taken = sorted(self.mapped)[self.quota:]
                     assert taken
                     self.mapped -= set(taken)
+                    self.taken |= set(taken)
                     self.do(self.host.forced(tuple(Range(block, 1) for block in taken)))
+                case Recall():
+                    lost = [Range(block, 1) for block in sorted(self.taken)]
+                    self.do(self.host.recalled(tuple(lost)))
                 case Send(message):
                     assert self.host.present
                     self.hear(message)
@@ -191,6 +231,9 @@ class Host(RuleBasedStateMachine):
         match message:
             case Inflate(_, size) | Deflate(_, size, _) | Welcome(_, _, size, _, _):
                 self.told = size
+            case Forced(0, _, ranges):
+                assert {one.first for one in ranges} <= self.taken
+                assert all(one.first + one.blocks <= self.told for one in ranges)
             case _:
                 pass
 
@@ -204,7 +247,7 @@ class Host(RuleBasedStateMachine):
 
     @rule(block=st.integers(0, MOST - 1))
     def write(self, block: int) -> None:
-        if len(self.mapped) < self.owned:
+        if len(self.mapped) < self.owned and block not in self.taken:
             self.mapped.add(block)
 
     @rule(message=st.one_of(
@@ -215,6 +258,12 @@ class Host(RuleBasedStateMachine):
         st.just(HELLO), st.just(Hello(2, 2, bytes(16)))))
     def say(self, message: Message) -> None:
         self.do(self.host.received(message, self.now))
+
+    @rule(deadline=st.floats(0, 100))
+    def restart(self, deadline: float) -> None:
+        """The agent is killed, and starts again."""
+        self.host = Session(1 << 20, True, self.state(), self.now, deadline)
+        self.deadline = self.now + deadline if self.owned > self.quota else 0
 
     @rule()
     def leave(self) -> None:

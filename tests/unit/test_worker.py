@@ -364,6 +364,7 @@ class AgentStub:
     def __init__(self, host: Host) -> None:
         self.worker, self.store = host.worker, host.store
         self.events, self.observer = EventLog(), SimpleNamespace(ring=host.ring)
+        self.vssds = SimpleNamespace(guests=dict)
 
 
 @pytest.fixture
@@ -372,6 +373,7 @@ def admin(host: Host, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict]:
         monkeypatch.setattr(f"vcache_agent.{user}.Client", lambda: host.kernel(1.0))
     monkeypatch.setattr("vcache_agent.report.Dm", Pools())
     monkeypatch.setattr("vcache_agent.report.pools.pools", lambda _dm: [])
+    monkeypatch.setattr("vcache_agent.report.vssd_devices.every", lambda _dm: [])
     server = AdminServer(AgentStub(host))  # type: ignore[arg-type]
     return lambda op, **fields: json.loads(server.handle(json.dumps(
         {"op": op, **fields}).encode()))

@@ -2,8 +2,9 @@
 """The systemd generator: from ``/etc/vcache/setup.conf`` to units.
 
 systemd calls it early in the boot and at each ``daemon-reload``, with the folder for the units.
-``vcache-pool@.service`` and ``vcache-attach@.service`` do the work; this adds who wants them, in
-which order they start, and which mounts fail with them. Nothing here waits or reads devices.
+``vcache-pool@.service``, ``vcache-attach@.service`` and ``vcache-vssd@.service`` do the work; this
+adds who wants them, in which order they start, and which mounts fail with them. Nothing here waits
+or reads devices.
 """
 
 import sys
@@ -47,6 +48,11 @@ def attach_unit(device: str) -> str:
     return f"vcache-attach@{escape_path(device)}.service"
 
 
+def vssd_unit(name: str) -> str:
+    """Return the unit that makes an elastic SSD."""
+    return f"vcache-vssd@{escape(name)}.service"
+
+
 def generate(setup: SetupFile, to: Path, units: tuple[Path, ...] = _UNITS) -> None:
     """Write the units.
 
@@ -59,10 +65,16 @@ def generate(setup: SetupFile, to: Path, units: tuple[Path, ...] = _UNITS) -> No
         # A pool that appears after all time limits takes what failed without it along.
         devices = [attach_unit(device.value.device) for device in setup.attached()
                    if device.value.pool == pool.value.name]
+        devices += [vssd_unit(vssd.value.name) for vssd in setup.vssds()
+                    if vssd.value.pool == pool.value.name]
         if devices:
             _drop_in(to, unit, f"Wants={' '.join(devices)}\n")
     for device in setup.attached():
         _device(to, device.value, units)
+    for vssd in setup.vssds():
+        unit, pool_of = vssd_unit(vssd.value.name), pool_unit(vssd.value.pool)
+        _want(to, unit, units)
+        _drop_in(to, unit, f"Requires={pool_of}\nAfter={pool_of}\n")
 
 
 def _device(to: Path, line: AttachLine, units: tuple[Path, ...]) -> None:

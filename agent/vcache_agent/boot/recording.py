@@ -14,6 +14,7 @@ from vcache_agent.boot.setup_file import (
     PoolLine,
     SetupError,
     SetupFile,
+    VssdLine,
 )
 from vcache_agent.boot.stable import fstab_mounts, stable_name
 from vcache_agent.dm import Dm, Info, block_number
@@ -120,6 +121,27 @@ class Recorder:
         :param numbers: the device, and the origin below it
         """
         self._change(lambda setup: setup.remove(_same(numbers)))
+
+    def vssd(self, line: VssdLine) -> None:
+        """Record an elastic SSD."""
+        self._change(lambda setup: setup.put(line, _is_vssd(line.name)))
+
+    def vssd_size(self, name: str, size: int) -> None:
+        """Record another size of an elastic SSD, if the file has it."""
+        def change(setup: SetupFile) -> bool:
+            old = next((entry.value for entry in setup.vssds() if entry.value.name == name), None)
+            return old is not None and setup.put(dataclasses.replace(old, size=size),
+                                                 _is_vssd(name))
+
+        self._change(change)
+
+    def vssd_removed(self, name: str) -> None:
+        """Remove an elastic SSD from the file."""
+        self._change(lambda setup: setup.remove(_is_vssd(name)))
+
+
+def _is_vssd(name: str) -> Callable[[Line], bool]:
+    return lambda other: isinstance(other, VssdLine) and other.name == name
 
 
 def numbers_of(dm: Dm, info: Info) -> set[DeviceNumber | None]:

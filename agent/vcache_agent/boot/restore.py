@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Set up pools and devices after a start of the host, as ``setup.conf`` describes them.
+"""Set up pools, devices and elastic SSDs after a start of the host, as ``setup.conf`` says.
 
 A device that appears late is waited for. If a cache device is missing, a device without dirty data
 in it continues in mode ``flush-only``, with a warning. A device with dirty data is not made
@@ -14,10 +14,11 @@ from pathlib import Path
 from vcache_agent import above, attach, owners, pools
 from vcache_agent.boot.clean_records import CleanRecords
 from vcache_agent.boot.generator import attach_unit
-from vcache_agent.boot.setup_file import NO_POOL, AttachLine, PoolLine
+from vcache_agent.boot.setup_file import NO_POOL, AttachLine, PoolLine, VssdLine
 from vcache_agent.dm import Dm, DmError, block_number
 from vcache_agent.pools import PoolError
 from vcache_agent.store import Store
+from vcache_agent.vssd import devices
 
 _LOOK = 0.2
 _BLOCK = 4096
@@ -66,6 +67,17 @@ def _check_has_pool(line: PoolLine) -> None:
     if empty:
         raise PoolError(f"pool {line.name}: there is no pool on {line.device}. If this is a new "
                         f"cache device, run 'vcache pool create {line.name} {line.device}'")
+
+
+def start_vssd(dm: Dm, open_store: OpenStore, line: VssdLine) -> str:
+    """Make an elastic SSD. Return a message.
+
+    :raises PoolError: if its pool is not active, or it cannot be made
+    """
+    with open_store() as store:
+        devices.create(dm, store, devices.Wanted(line.name, line.pool, line.most, line.size,
+                                                 line.persist, line.volume))
+    return f"elastic SSD {line.name} is active"
 
 
 class Devices:

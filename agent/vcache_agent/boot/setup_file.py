@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file that records the pools and attached devices of this host, ``/etc/vcache/setup.conf``.
+"""The file that records pools, attached devices and elastic SSDs, ``/etc/vcache/setup.conf``.
 
-Each line is one pool or one device; ``#`` begins a comment. An edit changes only its own line::
+Each line is one of these; ``#`` begins a comment. An edit changes only its own line::
 
     pool NAME DEVICE [lanes=N | lane=BYTES...] [reads-percent=N] [hot-percent=N] [timeout=SECONDS]
     attach DEVICE POOL|- filesystem|tag=N [mode=MODE] [above] [mount=PATH...] [timeout=SECONDS]
+    vssd NAME POOL max=BYTES size=BYTES volume=N [persist]
 
 ``-`` is a device without a pool, in mode flush-only. This module imports the standard library
 only, because a systemd generator uses it early in each boot.
@@ -27,12 +28,14 @@ MODES = ("writeback", "writethrough", "flush-only")
 NO_POOL = "-"
 
 HEAD = """\
-# Pools and attached devices of this host. 'vcache pool create', 'vcache attach' and their opposites
-# change this file. They are set up again at boot, before the file systems on them are mounted.
+# Pools, attached devices and elastic SSDs of this host. 'vcache pool create', 'vcache attach',
+# 'vcache vssd create' and their opposites change this file. They are set up again at boot, before
+# the file systems on them are mounted.
 # Check it with 'vcache setup check' after a change, and run 'systemctl daemon-reload'.
 #
 #   pool NAME DEVICE [lanes=N | lane=BYTES...] [reads-percent=N] [hot-percent=N] [timeout=SECONDS]
 #   attach DEVICE POOL|- filesystem|tag=N [mode=MODE] [above] [mount=PATH...] [timeout=SECONDS]
+#   vssd NAME POOL max=BYTES size=BYTES volume=N [persist]
 
 """
 
@@ -97,7 +100,30 @@ class AttachLine:
         return " ".join(words + _timeout(self.timeout))
 
 
-Line = PoolLine | AttachLine
+@dataclasses.dataclass(frozen=True)
+class VssdLine:
+    """An elastic SSD; sizes in bytes.
+
+    :param pool: name of the pool
+    :param most: size of the disk
+    :param size: how much of it the guest may use
+    :param volume: its volume in the pool
+    :param persist: its content outlives the device
+    """
+
+    name: str
+    pool: str
+    most: int
+    size: int
+    volume: int
+    persist: bool = False
+
+    def __str__(self) -> str:
+        return (f"vssd {self.name} {self.pool} max={self.most} size={self.size} "
+                f"volume={self.volume}{' persist' if self.persist else ''}")
+
+
+Line = PoolLine | AttachLine | VssdLine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,8 +156,8 @@ def _device(text: str) -> str:
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise SetupError(f"{text}: a pool's name must have 1 to 127 characters: letters, digits "
-                         "and #+-.:=@_")
+        raise SetupError(f"{text}: a name must have 1 to 127 characters: letters, digits and "
+                         "#+-.:=@_")
     return text
 
 
@@ -194,7 +220,29 @@ def _attach(words: list[str]) -> AttachLine:
     return line
 
 
-_KINDS: dict[str, Callable[[list[str]], Line]] = {"pool": _pool, "attach": _attach}
+def _vssd(words: list[str]) -> VssdLine:
+    if len(words) < 2:
+        raise SetupError("must be: vssd NAME POOL max=BYTES size=BYTES volume=N [persist]")
+    found = {"max": 0, "size": -1, "volume": 0}
+    persist = False
+    for word in words[2:]:
+        key, _, value = word.partition("=")
+        if word == "persist":
+            persist = True
+        elif key in found:
+            found[key] = _integer(key, value, 0 if key == "size" else 1,
+                                  2**32 - 1 if key == "volume" else 2**62)
+        else:
+            raise SetupError(f"{word}: must be max=BYTES, size=BYTES, volume=N or persist")
+    if not found["max"] or not 0 <= found["size"] <= found["max"] or not found["volume"]:
+        raise SetupError("max=BYTES, size=BYTES and volume=N are needed, and the size must be at "
+                         "most the maximum")
+    return VssdLine(_name(words[0]), _name(words[1]), found["max"], found["size"],
+                    found["volume"], persist)
+
+
+_KINDS: dict[str, Callable[[list[str]], Line]] = {
+    "pool": _pool, "attach": _attach, "vssd": _vssd}
 
 
 def parse_line(text: str) -> Line | None:
@@ -207,7 +255,7 @@ def parse_line(text: str) -> Line | None:
     if not words:
         return None
     if words[0] not in _KINDS:
-        raise SetupError(f"{words[0]}: must be pool or attach")
+        raise SetupError(f"{words[0]}: must be pool, attach or vssd")
     return _KINDS[words[0]](words[1:])
 
 
@@ -241,10 +289,11 @@ class SetupFile:
                     self.entries.append(Entry(number, value))
             except SetupError as error:
                 self.problems.append(f"{path}:{number}: {error}")
-        for entry in self.attached():
-            if entry.value.pool not in (NO_POOL, *(e.value.name for e in self.pools())):
-                self.problems.append(f"{path}:{entry.number}: there is no line of pool "
-                                     f"{entry.value.pool}")
+        known = {NO_POOL, *(entry.value.name for entry in self.pools())}
+        self.problems += [
+            f"{path}:{entry.number}: there is no line of pool {entry.value.pool}"
+            for entry in self.entries
+            if not isinstance(entry.value, PoolLine) and entry.value.pool not in known]
 
     def _check_new(self, value: Line) -> None:
         for entry in self.entries:
@@ -255,6 +304,10 @@ class SetupFile:
             if isinstance(value, AttachLine) and isinstance(other, AttachLine) and \
                     value.device == other.device:
                 raise SetupError(f"line {entry.number} has the same device")
+            if isinstance(value, VssdLine) and isinstance(other, VssdLine) and (
+                    value.name == other.name
+                    or (value.pool, value.volume) == (other.pool, other.volume)):
+                raise SetupError(f"line {entry.number} has the same name or volume")
 
     def pools(self) -> list["PoolEntry"]:
         """Return the lines of pools."""
@@ -265,6 +318,11 @@ class SetupFile:
         """Return the lines of attached devices."""
         return [AttachEntry(e.number, e.value) for e in self.entries
                 if isinstance(e.value, AttachLine)]
+
+    def vssds(self) -> list["VssdEntry"]:
+        """Return the lines of elastic SSDs."""
+        return [VssdEntry(e.number, e.value) for e in self.entries
+                if isinstance(e.value, VssdLine)]
 
     def put(self, value: Line, same: Callable[[Line], bool]) -> bool:
         """Replace the first line that is `same` by a value, or append it.
@@ -320,6 +378,14 @@ class AttachEntry:
 
     number: int
     value: AttachLine
+
+
+@dataclasses.dataclass(frozen=True)
+class VssdEntry:
+    """The line of an elastic SSD and its number."""
+
+    number: int
+    value: VssdLine
 
 
 def _replace(path: Path, text: str) -> None:

@@ -17,6 +17,7 @@ from vcache_agent import attach, origin_stamp, owners, pools, sysfs
 from vcache_agent.boot.clean_records import CleanRecords
 from vcache_agent.dm import HIDDEN, Dm, DmError
 from vcache_agent.pools import Member, PoolError
+from vcache_agent.vssd import devices
 
 #: Seconds for which dirty data of all devices together is destaged.
 DRAIN_S = 10.0
@@ -30,14 +31,14 @@ Say = Callable[[str], None]
 
 
 def stop(dm: Dm, state: Path, say: Say, drain_s: float = DRAIN_S, wait_s: float = 0.0) -> None:
-    """Remove all attached devices that are not in use, and all pools that no device uses.
+    """Remove all devices and elastic SSDs that are not in use, and all pools that none uses.
 
     :param state: path of the agent's store
     :param drain_s: seconds for which dirty data is destaged
     :param wait_s: seconds to wait until devices are no longer in use
     """
     limit = time.monotonic() + wait_s
-    while time.monotonic() < limit and any(m.info.opened for m in pools.members(dm)):
+    while time.monotonic() < limit and _in_use(dm):
         time.sleep(_LOOK)
     found = []
     for member in pools.members(dm):
@@ -52,13 +53,28 @@ def stop(dm: Dm, state: Path, say: Say, drain_s: float = DRAIN_S, wait_s: float 
             _stop_device(dm, records, member, say)
         except (DmError, PoolError, OSError) as error:
             say(f"{member.info.name}: {error}")
+    for info in (vssd.info for vssd in devices.every(dm)):
+        if info.opened:
+            say(f"{info.name} is in use and stays")
+            continue
+        # Without persist its content ends here.
+        try:
+            _remove(dm, info.name)
+            say(f"elastic SSD {info.name} is stopped")
+        except DmError as error:
+            say(f"{info.name}: {error}")
     for pool in pools.pools(dm):
-        if not pools.members(dm, pool):
+        if not pools.members(dm, pool) and not devices.every(dm, pool.info.number):
             try:
                 _remove(dm, pool.info.name)
                 say(f"pool {pool.info.name} is stopped")
             except DmError as error:
                 say(f"pool {pool.info.name}: {error}")
+
+
+def _in_use(dm: Dm) -> bool:
+    return any(member.info.opened for member in pools.members(dm)) \
+        or any(vssd.info.opened for vssd in devices.every(dm))
 
 
 def _drain(dm: Dm, members: list[Member], seconds: float) -> None:

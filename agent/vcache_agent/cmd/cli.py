@@ -30,6 +30,7 @@ from vcache_agent.cmd import (
     replay_cli,
     setup_cli,
     top_cli,
+    vssd_cli,
     why_cli,
 )
 from vcache_agent.dm import DmError
@@ -138,6 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     curve_cli.add_command(tag_commands, _integer(0, spec.TAG_MAX))
     map_cli.add_commands(tag_commands, _integer(0, spec.TAG_MAX))
     pool_cli.add_commands(commands)
+    vssd_cli.add_commands(commands)
     setup_cli.add_commands(commands)
     destage_cli.add_command(commands, _integer)
     module_cli.add_commands(commands)

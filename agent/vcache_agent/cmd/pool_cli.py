@@ -22,6 +22,7 @@ from vcache_agent.netlink import spec
 from vcache_agent.netlink.errors import ModuleNotLoaded
 from vcache_agent.pools import PoolError
 from vcache_agent.store import Store
+from vcache_agent.vssd import devices
 
 _MODULE = Path("/sys/module/dm_vcache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -43,14 +44,14 @@ def add_commands(commands: Any) -> None:
                               "(1024)")
     _add_percents(command)
     _add_lanes(command)
-    _add_setup(command)
+    add_setup(command)
     command.set_defaults(run=_create)
     command = pool_commands.add_parser(
         "set", help="change the options of an active pool",
         description="Change the options of an active pool.")
     command.add_argument("name", metavar="NAME")
     _add_percents(command)
-    _add_setup(command)
+    add_setup(command)
     command.set_defaults(run=_set, usage=command.error)
     command = pool_commands.add_parser(
         "resize", help="grow or shrink an active pool",
@@ -60,7 +61,7 @@ def add_commands(commands: Any) -> None:
                     "shrinks, dirty data in the removed part is written to the origins. If the "
                     "command is interrupted, the kernel continues.")
     command.add_argument("name", metavar="NAME")
-    command.add_argument("size", type=_size, nargs="?", metavar="SIZE",
+    command.add_argument("size", type=size, nargs="?", metavar="SIZE",
                          help="new size in bytes, or with suffix K, M, G or T (the whole device)")
     command.add_argument("--no-wait", action="store_true",
                          help="do not wait until the pool has its new size")
@@ -71,12 +72,12 @@ def add_commands(commands: Any) -> None:
     command = pool_commands.add_parser(
         "remove", help="deactivate a pool; the data on its cache device is kept")
     command.add_argument("name", metavar="NAME")
-    _add_setup(command)
+    add_setup(command)
     command.set_defaults(run=_remove)
     command = pool_commands.add_parser(
         "drop", help="discard the cached data of a volume that no device uses")
     command.add_argument("name", metavar="NAME")
-    command.add_argument("volume", type=_volume, metavar="VOLUME")
+    command.add_argument("volume", type=volume, metavar="VOLUME")
     command.add_argument("--force", action="store_true",
                          help="also discard dirty data, which is lost")
     add_state(command)
@@ -91,13 +92,13 @@ def add_commands(commands: Any) -> None:
     command.add_argument("--force", action="store_true",
                          help="if the cache has failed, discard the data that is only there")
     add_state(command)
-    _add_setup(command)
+    add_setup(command)
     command.set_defaults(run=_detach)
     command = commands.add_parser("mode", help="change the mode of a cached device")
     command.add_argument("device", metavar="DEVICE", help="path or name of a mapped device")
     command.add_argument("mode", choices=attach.CACHED, metavar="|".join(attach.CACHED))
     add_state(command)
-    _add_setup(command)
+    add_setup(command)
     command.set_defaults(run=_mode)
 
 
@@ -121,7 +122,7 @@ def _add_lanes(command: argparse.ArgumentParser) -> None:
     group.add_argument("--lanes", type=_lanes, metavar="N",
                        help="divide the device into N lanes of equal size, 1 to 64; a lane can be "
                             "dedicated to one instance (1)")
-    group.add_argument("--lane", dest="lanes", type=_size, action="append", metavar="SIZE",
+    group.add_argument("--lane", dest="lanes", type=size, action="append", metavar="SIZE",
                        help="size of the next lane in bytes, or with suffix K, M, G or T; up to "
                             "63 times, the rest of the device is one more lane")
 
@@ -141,7 +142,7 @@ def _add_attach(commands: Any) -> None:
     command.add_argument("--pool", metavar="NAME")
     command.add_argument("--mode", choices=(*attach.CACHED, "flush-only"),
                          help="(writeback; without --pool: flush-only)")
-    command.add_argument("--volume", type=_volume, metavar="N",
+    command.add_argument("--volume", type=volume, metavar="N",
                          help="volume number in the pool (the previous number of the device, or "
                               "the lowest free one)")
     group = command.add_mutually_exclusive_group()
@@ -158,11 +159,12 @@ def _add_attach(commands: Any) -> None:
     command.add_argument("--force", action="store_true",
                          help="use the pool's data although the device has changed without it")
     add_state(command)
-    _add_setup(command)
+    add_setup(command)
     command.set_defaults(run=_attach, usage=command.error)
 
 
-def _add_setup(command: argparse.ArgumentParser) -> None:
+def add_setup(command: argparse.ArgumentParser) -> None:
+    """Add the options for the file of the next start of the host."""
     command.add_argument("--setup", type=Path, default=setup_file.PATH, metavar="PATH",
                          help="file that records it for the next start of the host (%(default)s)")
     command.add_argument("--no-setup", dest="setup", action="store_const", const=None,
@@ -181,7 +183,8 @@ def _number(text: str, low: int, high: int) -> int:
     return int(text)
 
 
-def _volume(text: str) -> int:
+def volume(text: str) -> int:
+    """Parse the number of a volume."""
     return _number(text, 1, pools.VOLUME_MAX)
 
 
@@ -196,7 +199,8 @@ def _chunk(text: str) -> int:
     return found
 
 
-def _size(text: str) -> int:
+def size(text: str) -> int:
+    """Parse a number of bytes, or one with a unit."""
     digits, factor = text, 1
     if text[-1:] in tuple(_UNITS):
         digits, factor = text[:-1], _UNITS[text[-1]]
@@ -254,7 +258,8 @@ def _warn(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _recorder(arguments: argparse.Namespace) -> Recorder:
+def recorder(arguments: argparse.Namespace) -> Recorder:
+    """Return what records the changes for the next start of the host."""
     return Recorder(arguments.setup, _warn)
 
 
@@ -263,7 +268,7 @@ def _create(arguments: argparse.Namespace) -> None:
     with mapper() as dm:
         say(pools.create(dm, arguments.name, arguments.device, arguments.chunk_kib,
                          _percents(arguments), lanes))
-    _recorder(arguments).pool(arguments.name, arguments.device, lanes, _percents(arguments))
+    recorder(arguments).pool(arguments.name, arguments.device, lanes, _percents(arguments))
 
 
 def _set(arguments: argparse.Namespace) -> None:
@@ -272,7 +277,7 @@ def _set(arguments: argparse.Namespace) -> None:
         arguments.usage("one of --reads-percent, --hot-percent is required")
     with mapper() as dm:
         say(pools.tune(dm, arguments.name, percents))
-    _recorder(arguments).percents(arguments.name, percents)
+    recorder(arguments).percents(arguments.name, percents)
 
 
 def _resize(arguments: argparse.Namespace) -> None:
@@ -283,8 +288,12 @@ def _resize(arguments: argparse.Namespace) -> None:
 
 def _remove(arguments: argparse.Namespace) -> None:
     with mapper() as dm:
+        vssds = devices.every(dm, pools.pool(dm, arguments.name).info.number)
+        if vssds:
+            raise PoolError(f"pool {arguments.name} has elastic SSDs: delete "
+                            f"{', '.join(one.info.name for one in vssds)} first")
         say(pools.remove(dm, arguments.name))
-    _recorder(arguments).pool_removed(arguments.name)
+    recorder(arguments).pool_removed(arguments.name)
 
 
 def _drop(arguments: argparse.Namespace) -> None:
@@ -309,14 +318,14 @@ def _attach(arguments: argparse.Namespace) -> None:
             say(function(dm, store, arguments.device, arguments.pool, mode=mode,
                          volume=arguments.volume, scope=scope, recover=arguments.recover,
                          force=arguments.force))
-        _recorder(arguments).device(dm, arguments.device, above=arguments.above)
+        recorder(arguments).device(dm, arguments.device, above=arguments.above)
 
 
 def _detach(arguments: argparse.Namespace) -> None:
     with mapper() as dm, locked_store(arguments.state) as store:
         numbers = numbers_of(dm, pools.find(dm, arguments.device))
         say(attach.detach(dm, store, arguments.device, say, force=arguments.force))
-        _recorder(arguments).device_removed(numbers)
+        recorder(arguments).device_removed(numbers)
 
 
 def _mode(arguments: argparse.Namespace) -> None:
@@ -324,10 +333,12 @@ def _mode(arguments: argparse.Namespace) -> None:
         say(attach.change_mode(dm, arguments.device, arguments.mode, say))
         info = pools.find(dm, arguments.device)
         lower = above.origin_path(dm, info)
-        _recorder(arguments).device(dm, lower or arguments.device, above=lower is not None)
+        recorder(arguments).device(dm, lower or arguments.device, above=lower is not None)
 
 
 def _list(arguments: argparse.Namespace) -> None:
     with mapper() as dm:
-        rows = [pools.row(pool, pools.members(dm, pool)) for pool in pools.pools(dm)]
+        rows = [pools.row(pool, pools.members(dm, pool)) | {
+            "vssds": [one.info.name for one in devices.every(dm, pool.info.number)]}
+            for pool in pools.pools(dm)]
     print(json.dumps({"pools": rows}, indent=2) if arguments.json else tables.pools(rows))

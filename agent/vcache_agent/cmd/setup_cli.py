@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vcache_agent.boot import restore, setup_file, stopping
-from vcache_agent.boot.setup_file import AttachLine, SetupError, SetupFile
+from vcache_agent.boot.setup_file import AttachLine, SetupError, SetupFile, VssdLine
 from vcache_agent.boot.stable import fstab_mounts, is_stable
 from vcache_agent.cmd import pool_cli
 from vcache_agent.dm import block_number
@@ -28,19 +28,20 @@ _LOCK_S = 300.0
 def add_commands(commands: Any) -> None:
     """Add the commands to those of ``vcache``."""
     setup = commands.add_parser(
-        "setup", help="check or apply the file that describes pools and attached devices")
+        "setup", help="check or apply the file that describes pools, devices and elastic SSDs")
     found = setup.add_subparsers(required=True, metavar="COMMAND")
     command = found.add_parser(
         "check", help="check the file",
-        description="Check the file of pools and attached devices. Errors and warnings have the "
-                    "form FILE:LINE: TEXT. The exit status is 1 if there is an error.")
+        description="Check the file of pools, devices and elastic SSDs. Errors and warnings have "
+                    "the form FILE:LINE: TEXT. The exit status is 1 if there is an error.")
     _add_file(command)
     command.set_defaults(run=_check)
     command = found.add_parser(
-        "start", help="set up pools and devices as the file describes them",
-        description="Set up pools and devices as the file describes them, and wait for devices "
-                    "that are missing. Without a name: all of them. systemd does this at boot.")
-    command.add_argument("name", nargs="*", metavar="POOL|DEVICE")
+        "start", help="set up what the file describes",
+        description="Set up pools, devices and elastic SSDs as the file describes them, and wait "
+                    "for devices that are missing. Without a name: all of them. systemd does this "
+                    "at boot.")
+    command.add_argument("name", nargs="*", metavar="POOL|DEVICE|VSSD")
     command.add_argument("--without-cache", action="store_true",
                          help="set up the named devices without their caches; data that only the "
                               "cache has is lost")
@@ -48,10 +49,10 @@ def add_commands(commands: Any) -> None:
     pool_cli.add_state(command)
     command.set_defaults(run=_start, usage=command.error)
     command = found.add_parser(
-        "stop", help="stop all pools and all attached devices that are not in use",
-        description="Write a checkpoint to each pool: remove the attached devices that are not in "
-                    "use, then the pools. systemd does this when the host stops. The file stays "
-                    "as it is.")
+        "stop", help="stop all pools, attached devices and elastic SSDs that are not in use",
+        description="Write a checkpoint to each pool: remove the attached devices and elastic "
+                    "SSDs that are not in use, then the pools. systemd does this when the host "
+                    "stops. The file stays as it is.")
     command.add_argument("--drain", type=float, default=stopping.DRAIN_S, metavar="SECONDS",
                          help="destage dirty data for so long (%(default)s)")
     command.add_argument("--wait", type=float, default=0.0, metavar="SECONDS",
@@ -73,12 +74,15 @@ def _check(arguments: argparse.Namespace) -> int:
         print(f"{setup.path}:{number}: warning: {text}")
     if setup.problems:
         return 1
-    print(f"{setup.path}: {len(setup.pools())} pools, {len(setup.attached())} devices")
+    print(f"{setup.path}: {len(setup.pools())} pools, {len(setup.attached())} devices, "
+          f"{len(setup.vssds())} elastic SSDs")
     return 0
 
 
 def _warnings(setup: SetupFile) -> Iterator[tuple[int, str]]:
     for entry in setup.entries:
+        if isinstance(entry.value, VssdLine):
+            continue
         path = entry.value.device
         if block_number(path) is None:
             yield entry.number, f"there is no block device {path} now"
@@ -106,12 +110,14 @@ def _start(arguments: argparse.Namespace) -> int:
         arguments.usage("--without-cache needs the names of devices")
     failed = False
     with pool_cli.mapper() as dm:
-        devices = restore.Devices(dm, arguments.state, functools.partial(
-            pool_cli.locked_store, arguments.state, _LOCK_S), _warn)
+        store = functools.partial(pool_cli.locked_store, arguments.state, _LOCK_S)
+        devices = restore.Devices(dm, arguments.state, store, _warn)
         for line in lines:
             try:
                 if isinstance(line, AttachLine):
                     pool_cli.say(devices.start(line, without_cache=arguments.without_cache))
+                elif isinstance(line, VssdLine):
+                    pool_cli.say(restore.start_vssd(dm, store, line))
                 else:
                     pool_cli.say(restore.start_pool(dm, line))
             except PoolError as error:
@@ -127,12 +133,14 @@ def _selected(setup: SetupFile, names: list[str]) -> Iterator[setup_file.Line]:
     """
     lines: list[setup_file.Line] = [entry.value for entry in setup.pools()]
     lines += [entry.value for entry in setup.attached()]
+    lines += [entry.value for entry in setup.vssds()]
     if not names:
         yield from lines
     for name in names:
         same = [line for line in lines if _is_named(line, name)]
         if not same:
-            raise SetupError(f"{setup.path}: there is no line of a pool or device {name}")
+            raise SetupError(f"{setup.path}: there is no line of a pool, device or "
+                             f"elastic SSD {name}")
         yield from same
 
 

@@ -74,6 +74,10 @@ class Device:
         self._mapper.message(self._name, "force")
         return tuple(_joined(block for block in self._blocks() if block not in before))
 
+    def taken(self) -> tuple[Range, ...]:
+        """Return the blocks that were taken and not given up since then."""
+        return tuple(_joined(self._blocks()))
+
     def _blocks(self) -> Iterable[int]:
         words = [int(word) for word in self._mapper.ask(self._name, "list taken").split()]
         for first, count in zip(words[::2], words[1::2], strict=True):

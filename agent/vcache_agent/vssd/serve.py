@@ -13,8 +13,8 @@ import socket
 
 from vcache_agent.dm import DmError
 from vcache_agent.vssd.device import Device
-from vcache_agent.vssd.session import Action, Force, Release, Send, Session, SetQuota
-from vcache_guest.protocol import PREAMBLE, Decoder, Message, Welcome, encode
+from vcache_agent.vssd.session import Action, Force, Recall, Release, Send, Session, SetQuota
+from vcache_guest.protocol import PREAMBLE, Call, Decoder, Message, Welcome, encode
 
 LOG = logging.getLogger(__name__)
 
@@ -26,20 +26,25 @@ class Server:
     """Serves one guest.
 
     :param device: its elastic SSD
-    :param serial: serial number of the disk
+    :param now: the time in seconds, of any clock
+    :param deadline: see :class:`Session`
     """
 
-    def __init__(self, device: Device, serial: str) -> None:
+    def __init__(self, device: Device, now: float = 0.0, deadline: float = 0.0) -> None:
         self._device = device
-        self.session = Session(serial, device.block_bytes, device.persist, device.state())
+        self.session = Session(device.block_bytes, device.persist, device.state(), now, deadline)
         self._channel: socket.socket | None = None
         self._decoder = Decoder()
 
-    def connect(self, channel: socket.socket) -> None:
-        """Use a channel; the one before, if any, is closed."""
+    def connect(self, channel: socket.socket, serial: str) -> None:
+        """Use a channel; the one before, if any, is closed.
+
+        :param serial: serial number of the disk
+        """
         self.disconnect()
         channel.setblocking(False)
         self._channel, self._decoder = channel, Decoder()
+        self._do(self.session.connected(serial))
 
     def disconnect(self) -> None:
         """Close the channel."""
@@ -49,9 +54,23 @@ class Server:
         self.session.disconnected()
 
     @property
-    def connected(self) -> bool:
-        """Whether there is a channel."""
-        return self._channel is not None
+    def block_bytes(self) -> int:
+        """Size of a block."""
+        return self._device.block_bytes
+
+    @property
+    def most(self) -> int:
+        """Size of the disk in blocks."""
+        return self.session.most
+
+    @property
+    def persist(self) -> bool:
+        """Whether its data is kept when the device is removed."""
+        return self._device.persist
+
+    def fileno(self) -> int:
+        """Return the descriptor of the channel; -1: there is none."""
+        return -1 if self._channel is None else self._channel.fileno()
 
     def resize(self, blocks: int, now: float, deadline: float) -> None:
         """Give the guest another size, see :meth:`Session.resize`.
@@ -97,12 +116,14 @@ class Server:
                     self._device.release(ranges)
                 case Force():
                     self._do(self.session.forced(self._device.force()))
+                case Recall():
+                    self._do(self.session.recalled(self._device.taken()))
 
     def _send(self, message: Message) -> None:
         """Send a message whole, or end the channel: a part of one would be worse than none."""
         if self._channel is None:
             return
-        data = (PREAMBLE if isinstance(message, Welcome) else b"") + encode(message)
+        data = (PREAMBLE if isinstance(message, Call | Welcome) else b"") + encode(message)
         sent = 0
         with contextlib.suppress(OSError):
             sent = self._channel.send(data)

@@ -10,6 +10,7 @@ import dataclasses
 
 from vcache_guest.protocol import (
     VERSION,
+    Call,
     Deflate,
     Done,
     Forced,
@@ -70,7 +71,12 @@ class Force:
     """Take blocks until the quota is kept; then call :meth:`Session.forced`."""
 
 
-Action = Send | SetQuota | Release | Force
+@dataclasses.dataclass(frozen=True)
+class Recall:
+    """List the blocks that were taken and not given up; then call :meth:`Session.recalled`."""
+
+
+Action = Send | SetQuota | Release | Force | Recall
 
 
 @dataclasses.dataclass
@@ -98,32 +104,54 @@ def _inside(ranges: tuple[Range, ...], most: int) -> tuple[Range, ...]:
 class Session:
     """An elastic SSD and its guest.
 
-    :param serial: serial number of the disk
+    A change of the size that is under way, such as one of an agent that was killed, goes on.
+
     :param block_bytes: size of a block
     :param persist: as of the device
     :param state: of the device; the guest may use its quota
+    :param now: the time in seconds, of any clock
+    :param deadline: how long the guest may take for a shrink that is under way, in seconds
     """
 
-    def __init__(self, serial: str, block_bytes: int, persist: bool, state: State) -> None:
-        self._serial, self._block_bytes, self._persist = serial, block_bytes, persist
-        self._most = state.most
+    def __init__(self, block_bytes: int, persist: bool, state: State, now: float = 0.0,
+                 deadline: float = 0.0) -> None:
+        self._block_bytes, self._persist = block_bytes, persist
+        #: How many blocks the disk has.
+        self.most = state.most
+        #: Serial number of the disk, by which the guest finds it.
+        self.serial = ""
         #: How many blocks the guest may use, as it was last told.
-        self.size = state.quota
+        self.size = min(state.quota, state.owned)
         #: How many it is to have.
         self.target = state.quota
         #: Whether a daemon in the guest has introduced itself, with a version that we speak.
         self.present = False
         #: How many blocks were taken by force so far.
         self.taken = 0
-        self._request = 0
-        self._shrinking: _Shrinking | None = None
+        self._request = int(state.owned > state.quota)
+        # Whether there is a daemon is not known yet.
+        self._shrinking = _Shrinking(self._request, now + deadline) \
+            if state.owned > state.quota else None
         # A growing guest is told its new size when the kernel has the blocks.
-        self._grows = False
+        self._grows = state.owned < state.quota
 
     @property
     def busy(self) -> bool:
         """Whether a change of the size is under way."""
         return self._shrinking is not None or self._grows
+
+    @property
+    def deadline(self) -> float | None:
+        """When the blocks of a shrink under way are taken; None: it does not shrink."""
+        return self._shrinking.deadline if self._shrinking else None
+
+    def connected(self, serial: str) -> list[Action]:
+        """Begin with a channel, over which a daemon may have been served before.
+
+        :param serial: serial number of the disk
+        """
+        self.serial = serial
+        return [Send(Call())]
 
     def resize(self, blocks: int, now: float, deadline: float) -> list[Action]:
         """Give the guest another size.
@@ -133,8 +161,8 @@ class Session:
         :param deadline: how long the guest may take to give up blocks, in seconds
         :raises ValueError: if a value is out of range
         """
-        if not 0 <= blocks <= self._most:
-            raise ValueError(f"size of {blocks} blocks, must be 0 to {self._most}")
+        if not 0 <= blocks <= self.most:
+            raise ValueError(f"size of {blocks} blocks, must be 0 to {self.most}")
         if not 0 <= deadline <= DEADLINE_MAX:
             raise ValueError(f"deadline of {deadline} s, must be 0 to {DEADLINE_MAX:g}")
         self._shrinking, self._grows, self.target = None, False, blocks
@@ -168,8 +196,9 @@ class Session:
             self.present = False
             return []
         self.present = True
-        actions: list[Action] = [Send(Welcome(self._block_bytes, self._most, self.size,
-                                              self._persist, self._serial))]
+        # What a guest that was silent has lost may be inside a size that has grown again.
+        actions: list[Action] = [Send(Welcome(self._block_bytes, self.most, self.size,
+                                              self._persist, self.serial)), Recall()]
         shrinking = self._shrinking
         if shrinking is not None:
             # The deadline stays: a guest that reboots must not gain time.
@@ -177,9 +206,14 @@ class Session:
             actions.append(Send(Deflate(shrinking.request, self.size, left)))
         return actions
 
+    def recalled(self, ranges: tuple[Range, ...]) -> list[Action]:
+        """Tell the guest what :class:`Recall` has found of the blocks that it may use."""
+        lost = _inside(ranges, self.size)
+        return [Send(message) for message in lists(Forced, 0, lost)] if lost else []
+
     def _give(self, message: Give) -> list[Action]:
         """Release what the guest gives up, whenever it does so: these are its own blocks."""
-        ranges = _inside(message.ranges, self._most)
+        ranges = _inside(message.ranges, self.most)
         return [Release(ranges)] if ranges else []
 
     def observed(self, state: State, now: float) -> list[Action]:
