@@ -196,7 +196,12 @@ enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 			b->log = false;
 			b->lbn = VS_NONE;
 			b->opened = ++s->opens;
-			*f = (struct vs_frontier){ .block = i };
+			f->block = i;
+			f->next = 0;
+			f->committed = 0;
+			f->before = 0;
+			f->kept_page[0] = VS_NONE;
+			f->kept_page[1] = VS_NONE;
 			return VS_OK;
 		}
 		if (status != VS_EMEDIA)

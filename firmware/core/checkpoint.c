@@ -207,21 +207,29 @@ enum vs_status vs_checkpoint(struct vs_ssd *s, vs_time now, vs_time *done)
 	status = write_map(s, now, &all);
 	if (status != VS_OK)
 		return status;
+	/*
+	 * One copy of the root may be there while the other is being programmed,
+	 * which must not be on a word line with a map page.
+	 */
+	vs_mark_committed(s);
 	for (i = 0; i < s->blocks_all; i++)
 		s->block[i].root = false;
 	for (i = 0; i < s->root_pages; i++) {
-		uint32_t address;
+		uint32_t address[2];
 
 		fill_root(s, i);
-		status = vs_program_meta(s, i % s->c.lanes, all, s->meta_page,
-					 &address, done);
+		status = vs_program_twice(s, i % s->c.lanes, all, s->meta_page,
+					  address, done);
 		if (status != VS_OK)
 			return status;
-		s->block[address / s->c.geometry.pages].root = true;
+		s->block[address[0] / s->c.geometry.pages].root = true;
+		s->block[address[1] / s->c.geometry.pages].root = true;
 		root_done = vs_later(root_done, *done);
 	}
 	*done = root_done;
+	s->root_done = root_done;
 	s->commit_done = vs_later(s->commit_done, root_done);
+	/* The root itself. */
 	vs_mark_committed(s);
 	s->stats.checkpoints++;
 	adopt(s);

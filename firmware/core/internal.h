@@ -8,6 +8,8 @@
  *     it points to is on the NAND: vs_log_commit(), vs_checkpoint().
  *  2. Once it is durable, no MSB page is programmed whose LSB page holds what
  *     it points to: vs_mark_committed(), vs_mark_log_committed(), vs_next_page().
+ *     If the program of an MSB page fails, its LSB page is programmed again from
+ *     memory: pair.c.
  *  3. A block is erased only when no map entry points to it, and none that is
  *     durable on the NAND either: vs_block.unsafe, vs_release().
  *  4. Erasing waits for the completion, not the issue, of what made it safe:
@@ -25,6 +27,8 @@
 #define VS_GC_FREE 3u
 #define VS_MAX_TAGS 256u
 #define VS_HTAG_LOG 0u
+/* Pages that wait to be programmed again: programs that fail in a row. */
+#define VS_RESCUES 4u
 
 enum vs_block_state {
 	VS_BLOCK_FREE,		/* erased when it is opened, not before */
@@ -73,11 +77,34 @@ struct vs_block {
  * @block: VS_NONE: none
  * @next: page to be programmed next, at the earliest
  * @committed: pages below it are committed: they hold data that must not be lost
+ * @before: number of the page programmed last, or 0
+ * @before_type: its type
+ * @before_index: its first logical block, or index
+ * @kept: with pairs, copies of the LSB pages whose MSB page is still to come:
+ *	the page, then its spare bytes
+ * @kept_page: which these are, or VS_NONE
  */
 struct vs_frontier {
 	uint32_t block;
 	uint32_t next;
 	uint32_t committed;
+	uint64_t before;
+	uint32_t before_type;
+	uint32_t before_index;
+	uint8_t *kept[2];
+	uint32_t kept_page[2];
+};
+
+/**
+ * struct vs_rescue - a page that was lost because its pair failed
+ * @page: its content
+ * @oob: its spare bytes
+ * @from: where it was, a page address
+ */
+struct vs_rescue {
+	uint8_t *page;
+	struct vs_oob *oob;
+	uint32_t from;
 };
 
 /**
@@ -154,7 +181,8 @@ struct vs_lane {
  * @commit_done: when the newest log page is
  * @head: oldest of the tag's buffered blocks, an index of vs_entry
  * @tail: newest
- * @at: where its newest page was found by recovery
+ * @seq: of its newest page, as found by recovery
+ * @lost: number of the newest page of it that recovery knows to be lost
  * @stats: what vs_get_tag_stats() shows
  */
 struct vs_log {
@@ -172,7 +200,8 @@ struct vs_log {
 	vs_time data_done;
 	vs_time commit_done;
 	uint32_t head, tail;
-	uint32_t at;
+	uint64_t seq;
+	uint64_t lost;
 	struct vs_tag_stats stats;
 };
 
@@ -204,6 +233,7 @@ struct vs_entry {
  *	place, to be programmed together; their number, 0: it has no such page,
  *	or blocks of it are missing
  * @program: program a page of the host, after making room
+ * @again: program a lost page, without making room: vs_pair_moved() included
  * @found: recovery has found the map
  *
  * The map, its logs and checkpoints are the same for both, and with them what
@@ -216,6 +246,8 @@ struct vs_placement {
 	enum vs_status (*program)(struct vs_ssd *s, uint32_t lane, vs_time now,
 				  const void *data, struct vs_oob *oob,
 				  uint32_t *address, vs_time *done);
+	enum vs_status (*again)(struct vs_ssd *s, uint32_t bank, vs_time now,
+				const struct vs_rescue *lost);
 	void (*found)(struct vs_ssd *s);
 };
 
@@ -230,12 +262,12 @@ struct vs_ssd {
 	uint32_t banks, slots, blocks_all, blocks;
 	uint32_t map_per_page, map_pages, roots_per_page, root_pages;
 	uint32_t log_entries, logs, gc_log, meta_blocks, meta_need, hash_mask;
-	uint32_t hosts, lbns;
+	uint32_t hosts, lbns, stripe;
 
 	struct vs_lane *lane;
 	struct vs_block *block;
 	struct vs_frontier *host;	/* of the placement */
-	struct vs_frontier *meta;	/* meta_stripe for each lane */
+	struct vs_frontier *meta;	/* stripe of them for each lane */
 	struct vs_bank *bank;
 	struct vs_log *log;
 
@@ -243,6 +275,7 @@ struct vs_ssd {
 	uint32_t *map_at;	/* page address of each map page */
 	uint32_t *map_new;	/* the same in a checkpoint under way */
 	uint8_t *dirty;		/* map pages that have changed */
+	uint8_t *root_found;	/* pages of the root, by recovery */
 	uint8_t *live;		/* map entries that point to each page */
 
 	struct vs_entry *entry;
@@ -256,6 +289,10 @@ struct vs_ssd {
 	struct vs_oob *oob, *read_oob, *stage_oob, *meta_oob;
 	uint32_t staged;
 
+	struct vs_rescue rescue[VS_RESCUES];
+	uint32_t rescues;
+	bool rescuing;
+
 	uint64_t seq;		/* of pages */
 	uint64_t checkpoint;	/* id of the newest */
 	uint64_t checkpoint_max;	/* highest id ever seen */
@@ -266,12 +303,19 @@ struct vs_ssd {
 	uint32_t lane_cursor;
 	vs_time data_done;	/* all data pages programmed so far */
 	vs_time commit_done;	/* all log pages and roots so far */
+	vs_time root_done;	/* the newest root */
 	struct vs_stats stats;
 };
 
 /* geometry.c */
 bool vs_lay_out(struct vs_ssd *s, const struct vs_config *c, uint8_t *mem,
 		size_t *size);
+
+/* Is it a place, and not VS_NONE or VS_LOST? */
+static inline bool vs_mapped(uint32_t slot)
+{
+	return slot < VS_LOST;
+}
 
 static inline uint32_t vs_block_of(const struct vs_ssd *s, uint32_t slot)
 {
@@ -327,18 +371,34 @@ static inline uint32_t vs_reserve(const struct vs_ssd *s, uint32_t lane)
 /* frontier.c */
 void vs_mark_committed(struct vs_ssd *s);
 void vs_mark_log_committed(struct vs_ssd *s, const struct vs_log *log,
-			   uint32_t address);
+			   const uint32_t *address);
 uint32_t vs_next_page(const struct vs_ssd *s, const struct vs_frontier *f);
 bool vs_has_page(const struct vs_ssd *s, const struct vs_frontier *f);
 uint32_t vs_oob_crc(const struct vs_ssd *s, const struct vs_oob *oob);
 uint32_t vs_page_crc(const struct vs_ssd *s, const void *page);
+enum vs_status vs_put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
+		      vs_time now, const void *data, struct vs_oob *oob,
+		      uint32_t *address, vs_time *done);
 enum vs_status vs_append(struct vs_ssd *s, struct vs_frontier *f,
 			 enum vs_cause cause, vs_time now, const void *data,
 			 struct vs_oob *oob, uint32_t *address, vs_time *done);
-enum vs_status vs_program_meta(struct vs_ssd *s, uint32_t lane, vs_time now,
-			       void *page, uint32_t *address, vs_time *done);
 enum vs_status vs_read_page(struct vs_ssd *s, vs_time now, uint32_t address,
 			    void *data, struct vs_oob *oob, vs_time *done);
+
+/* meta.c */
+enum vs_status vs_program_meta(struct vs_ssd *s, uint32_t lane, vs_time now,
+			       void *page, uint32_t *address, vs_time *done);
+enum vs_status vs_program_twice(struct vs_ssd *s, uint32_t lane, vs_time now,
+				void *page, uint32_t *address, vs_time *done);
+
+/* pair.c */
+void vs_pair_keep(const struct vs_ssd *s, struct vs_frontier *f, uint32_t page,
+		  const void *data, const struct vs_oob *oob);
+enum vs_status vs_pair_lost(struct vs_ssd *s, const struct vs_frontier *f,
+			    uint32_t page);
+enum vs_status vs_pair_rescue(struct vs_ssd *s, uint32_t bank, vs_time now);
+void vs_pair_moved(struct vs_ssd *s, const struct vs_rescue *lost,
+		   uint32_t address, vs_time done);
 
 /* map.c */
 void vs_map_set(struct vs_ssd *s, uint32_t log, uint32_t lpn, uint32_t slot,

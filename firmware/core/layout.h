@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is on the NAND.
+ * What is on the NAND; doc/source/reference/nand.rst specifies it.
  *
  * Every page has the spare bytes of struct vs_oob. Data pages hold blocks of
  * the host. Metadata pages begin with struct vs_meta and are one of
@@ -9,6 +9,8 @@
  *	root	directory of the map pages; commits the checkpoint it belongs to
  *	log	a tag's log area since that checkpoint, always from its begin:
  *		of one tag's pages the newest is enough
+ *
+ * Each page of the root and of a log is there twice, in two erase blocks.
  *
  * Numbers have the processor's order, which is little-endian in every port.
  * All checksums are CRC32C, taken with the checksum's own field as 0.
@@ -19,7 +21,11 @@
 #include <stdint.h>
 
 #define VS_MAGIC 0x5656u
+/* To be increased with every change of what is described here. */
+#define VS_FORMAT 2u
 #define VS_NONE UINT32_MAX
+/* In the map: the place of the block, and so its content, is lost. */
+#define VS_LOST (UINT32_MAX - 1)
 
 enum vs_page_type {
 	VS_PAGE_DATA = 1,
@@ -30,7 +36,8 @@ enum vs_page_type {
 
 /**
  * struct vs_oob_slot - one block of a data page
- * @lpn: logical block, VS_NONE for padding
+ * @lpn: logical block, VS_NONE for padding; in the first slot of a metadata
+ *	page its struct vs_meta.index
  * @crc: of its 4 KiB; goes with the data when that is moved
  */
 struct vs_oob_slot {
@@ -42,18 +49,31 @@ struct vs_oob_slot {
  * struct vs_oob - spare bytes of every page
  * @crc: of all spare bytes
  * @magic: VS_MAGIC
+ * @version: VS_FORMAT
  * @type: enum vs_page_type
  * @erases: of the block, this one included
- * @seq: higher than that of all pages programmed before
+ * @before_index: @slot[0].lpn of the page programmed before in the same block
+ * @seq: higher than that of all pages programmed before, but for the second
+ *	copy of a page, which has the same
+ * @before: @seq of the page programmed before in the same block, or 0
+ * @before_type: @type of that page
  * @slot: one for each VS_BLOCK of the page
+ *
+ * A power cut can take the last page of a block only, and with MLC the other
+ * page of its word line. So a page that cannot be read although a later one of
+ * its block can was lost by the media, and the later one tells which it was.
  */
 struct vs_oob {
 	uint32_t crc;
 	uint16_t magic;
-	uint16_t type;
+	uint8_t version;
+	uint8_t type;
 	uint32_t erases;
-	uint32_t reserved;
+	uint32_t before_index;
 	uint64_t seq;
+	uint64_t before;
+	uint32_t before_type;
+	uint32_t reserved;
 	struct vs_oob_slot slot[];
 };
 
@@ -94,7 +114,7 @@ struct vs_log_entry {
 	uint32_t order;
 };
 
-_Static_assert(sizeof(struct vs_oob) == 24, "spare bytes");
+_Static_assert(sizeof(struct vs_oob) == 40, "spare bytes");
 _Static_assert(sizeof(struct vs_oob_slot) == 8, "spare bytes");
 _Static_assert(sizeof(struct vs_meta) == 48, "metadata head");
 _Static_assert(sizeof(struct vs_log_entry) == 12, "log entry");

@@ -45,7 +45,7 @@ void vs_log_durable(struct vs_ssd *s, struct vs_log *log)
 	for (; log->durable < log->count; log->durable++) {
 		uint32_t old = log->old[log->durable];
 
-		if (old == VS_NONE)
+		if (!vs_mapped(old))
 			continue;
 		s->block[vs_block_of(s, old)].unsafe--;
 		vs_release(s, vs_block_of(s, old));
@@ -55,7 +55,9 @@ void vs_log_durable(struct vs_ssd *s, struct vs_log *log)
 
 /*
  * When the log page may be programmed: not before its data is there, nor while
- * a word line with such data is being programmed further (rules 1 and 2).
+ * a word line with such data is being programmed further (rules 1 and 2). And
+ * not before the checkpoint that it names exists: so a log page without its
+ * checkpoint shows that the media has lost that.
  */
 static vs_time earliest(const struct vs_ssd *s, const struct vs_log *log,
 			vs_time now)
@@ -63,6 +65,7 @@ static vs_time earliest(const struct vs_ssd *s, const struct vs_log *log,
 	uint32_t i;
 
 	now = vs_later(now, log->data_done);
+	now = vs_later(now, s->root_done);
 	for (i = 0; i < s->c.lanes; i++) {
 		if (log->lanes & 1u << i)
 			now = vs_later(now, s->lane[i].msb_done);
@@ -86,7 +89,7 @@ enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 	struct vs_log *l = &s->log[log];
 	struct vs_meta *meta = (struct vs_meta *)l->page;
 	enum vs_status status;
-	uint32_t address;
+	uint32_t address[2];
 	vs_time at;
 
 	if (s->c.personality == VS_BASELINE || l->full)
@@ -103,11 +106,10 @@ enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 		.count = l->count,
 		.tag = l->tag,
 	};
-	status = vs_program_meta(s, vs_tag_lane(s, log), earliest(s, l, now),
-				 l->page, &address, &at);
+	status = vs_program_twice(s, vs_tag_lane(s, log), earliest(s, l, now),
+				  l->page, address, &at);
 	if (status != VS_OK)
 		return status;
-	/* The page is worth nothing until the checkpoint that it names is there. */
 	*done = vs_later(*done, at);
 	vs_mark_log_committed(s, l, address);
 	l->commit_done = *done;

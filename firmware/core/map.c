@@ -40,7 +40,7 @@ void vs_map_set(struct vs_ssd *s, uint32_t log, uint32_t lpn, uint32_t slot,
 {
 	uint32_t old = s->map[lpn], block;
 
-	if (old != VS_NONE) {
+	if (vs_mapped(old)) {
 		block = vs_block_of(s, old);
 		s->block[block].valid--;
 		s->block[block].unsafe++;

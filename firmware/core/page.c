@@ -111,6 +111,20 @@ enum vs_status vs_page_move(struct vs_ssd *s, uint32_t bank, vs_time now,
 	return status;
 }
 
+static enum vs_status again(struct vs_ssd *s, uint32_t bank, vs_time now,
+			    const struct vs_rescue *lost)
+{
+	uint32_t lane = vs_lane_of(s, bank * s->c.geometry.blocks), address;
+	enum vs_status status;
+	vs_time done;
+
+	status = append(s, lane, bank, true, vs_page_to(s, lane, bank), now,
+			lost->page, lost->oob, &address, &done);
+	if (status == VS_OK)
+		vs_pair_moved(s, lost, address, done);
+	return status;
+}
+
 static void found(struct vs_ssd *s)
 {
 	(void)s;
@@ -120,5 +134,6 @@ const struct vs_placement vs_page_mapping = {
 	.size = size,
 	.whole = whole,
 	.program = program,
+	.again = again,
 	.found = found,
 };

@@ -42,7 +42,7 @@ enum vs_status vs_commit_pending(struct vs_ssd *s, uint32_t lane, vs_time now)
 		for (k = l->durable; k < l->count; k++) {
 			uint32_t old = l->old[k];
 
-			if (old != VS_NONE &&
+			if (vs_mapped(old) &&
 			    s->block[vs_block_of(s, old)].pending &&
 			    vs_lane_of(s, vs_block_of(s, old)) == lane)
 				break;

@@ -7,8 +7,15 @@
  * them are applied in their order. Then a checkpoint is written and the device
  * is as after a checkpoint. Until that exists nothing that was found has been
  * erased, so recovery can be interrupted anywhere and begun again.
+ *
+ * Of roots and log pages one copy is enough. Blocks of a map page that cannot
+ * be read are lost (VS_LOST). If a later page shows that a root or the newest
+ * page of a log is lost with both copies, the device is not mounted.
  */
 #include "internal.h"
+
+/* Pages that can be there and have not been seen, and there are 2^32 mounts. */
+#define SEQ_MARGIN (1ull << 32)
 
 static size_t align(const void *mem)
 {
@@ -63,7 +70,7 @@ static struct vs_ssd *prepare(void *mem, const struct vs_config *c,
 	s->ctx = ctx;
 	for (i = 0; i < s->hosts; i++)
 		s->host[i].block = VS_NONE;
-	for (i = 0; i < c->lanes * c->meta_stripe; i++)
+	for (i = 0; i < c->lanes * s->stripe; i++)
 		s->meta[i].block = VS_NONE;
 	for (i = 0; i < s->banks; i++) {
 		s->bank[i].to.block = VS_NONE;
@@ -185,6 +192,23 @@ static void note_seen(struct vs_ssd *s, uint64_t seq)
 		s->seq = seq;
 }
 
+/* The spare bytes of the first page of a block that can be read, if any. */
+static enum vs_status load_first(struct vs_ssd *s, uint32_t block, vs_time now,
+				 vs_time *all)
+{
+	enum vs_status status = VS_EMEDIA;
+	uint32_t page;
+
+	for (page = 0; status == VS_EMEDIA && page < s->c.geometry.pages; page++) {
+		status = load(s, vs_page_address(s, block, page), false, now,
+			      all);
+		/* Nothing was programmed behind an erased page. */
+		if (s->read_oob->magic == UINT16_MAX)
+			break;
+	}
+	return status;
+}
+
 /* Find the metadata blocks and how often blocks have been erased. */
 static enum vs_status scan_blocks(struct vs_ssd *s, vs_time now, vs_time *all)
 {
@@ -196,7 +220,7 @@ static enum vs_status scan_blocks(struct vs_ssd *s, vs_time now, vs_time *all)
 
 		if (s->block[i].state == VS_BLOCK_BAD)
 			continue;
-		status = load(s, vs_page_address(s, i, 0), false, now, all);
+		status = load_first(s, i, now, all);
 		if (status == VS_EPOWER)
 			return status;
 		if (status != VS_OK)
@@ -208,7 +232,7 @@ static enum vs_status scan_blocks(struct vs_ssd *s, vs_time now, vs_time *all)
 		if (s->read_oob->type != VS_PAGE_DATA)
 			s->block[i].state = VS_BLOCK_META;
 	}
-	/* Of a block whose first page is gone: as many as the others have. */
+	/* Of a block without a page: as many as the others have. */
 	for (i = 0; known && i < s->blocks_all; i++) {
 		if (!s->block[i].erases)
 			s->block[i].erases = (uint32_t)(erases / known);
@@ -218,33 +242,61 @@ static enum vs_status scan_blocks(struct vs_ssd *s, vs_time now, vs_time *all)
 
 typedef void visitor(struct vs_ssd *s, uint32_t address, void *arg);
 
+/* A log page is missing that a later page of the block tells of. */
+static void note_missing(struct vs_ssd *s, uint64_t last)
+{
+	const struct vs_oob *oob = s->read_oob;
+	struct vs_log *l;
+
+	if (oob->before == last || oob->before_type != VS_PAGE_LOG ||
+	    oob->before_index >= s->logs)
+		return;
+	l = &s->log[oob->before_index];
+	if (oob->before > l->lost)
+		l->lost = oob->before;
+}
+
+/* Show all whole metadata pages of one type in a block to @visit. */
+static enum vs_status visit_block(struct vs_ssd *s, uint32_t block,
+				  uint32_t type, vs_time now, vs_time *all,
+				  visitor *visit, void *arg)
+{
+	uint64_t last = 0;
+	uint32_t page;
+
+	for (page = 0; page < s->c.geometry.pages; page++) {
+		uint32_t address = vs_page_address(s, block, page);
+		enum vs_status status = load(s, address, false, now, all);
+		bool wanted = status == VS_OK && s->read_oob->type == type;
+
+		if (status == VS_OK) {
+			note_seen(s, s->read_oob->seq);
+			note_missing(s, last);
+		}
+		if (wanted)
+			status = load_meta(s, address, type, now, all);
+		if (status == VS_EPOWER)
+			return status;
+		if (status == VS_OK)
+			last = s->read_oob->seq;
+		if (status == VS_OK && wanted)
+			visit(s, address, arg);
+	}
+	return VS_OK;
+}
+
 /* Show all whole metadata pages of one type to @visit, in s->read_page. */
 static enum vs_status visit_meta(struct vs_ssd *s, uint32_t type, vs_time now,
 				 vs_time *all, visitor *visit, void *arg)
 {
-	uint32_t i, page;
+	enum vs_status status = VS_OK;
+	uint32_t i;
 
-	for (i = 0; i < s->blocks_all; i++) {
-		if (s->block[i].state != VS_BLOCK_META)
-			continue;
-		for (page = 0; page < s->c.geometry.pages; page++) {
-			uint32_t address = vs_page_address(s, i, page);
-			enum vs_status status;
-
-			status = load(s, address, false, now, all);
-			if (status == VS_OK)
-				note_seen(s, s->read_oob->seq);
-			if (status == VS_OK && s->read_oob->type == type)
-				status = load_meta(s, address, type, now, all);
-			else if (status == VS_OK)
-				continue;
-			if (status == VS_EPOWER)
-				return status;
-			if (status == VS_OK)
-				visit(s, address, arg);
-		}
+	for (i = 0; status == VS_OK && i < s->blocks_all; i++) {
+		if (s->block[i].state == VS_BLOCK_META)
+			status = visit_block(s, i, type, now, all, visit, arg);
 	}
-	return VS_OK;
+	return status;
 }
 
 static const struct vs_meta *seen(const struct vs_ssd *s)
@@ -282,6 +334,7 @@ static void see_newest(struct vs_ssd *s, uint32_t address, void *arg)
 struct search {
 	uint64_t root;		/* id of the root wanted */
 	uint32_t pages;		/* of it found */
+	uint64_t seq;		/* of one of them: logs have higher ones */
 };
 
 static void take_root(struct vs_ssd *s, uint32_t address, void *arg)
@@ -297,11 +350,14 @@ static void take_root(struct vs_ssd *s, uint32_t address, void *arg)
 	for (i = 0; i < s->roots_per_page && first + i < s->map_pages; i++)
 		s->map_at[first + i] = entry[i];
 	s->block[address / s->c.geometry.pages].root = true;
-	search->pages++;
+	search->pages += !s->root_found[seen(s)->index];
+	s->root_found[seen(s)->index] = 1;
+	search->seq = seen(s)->seq;
 }
 
 /* The newest root of which all pages are there. */
-static enum vs_status find_root(struct vs_ssd *s, vs_time now, vs_time *all)
+static enum vs_status find_root(struct vs_ssd *s, uint64_t *since, vs_time now,
+				vs_time *all)
 {
 	struct newest newest = { .below = UINT64_MAX };
 	enum vs_status status;
@@ -321,10 +377,13 @@ static enum vs_status find_root(struct vs_ssd *s, vs_time now, vs_time *all)
 		search.root = newest.best;
 		status = visit_meta(s, VS_PAGE_ROOT, now, all, take_root,
 				    &search);
+		*since = search.seq;
 		if (search.pages == s->root_pages)
 			break;
 		for (i = 0; i < s->blocks_all; i++)
 			s->block[i].root = false;
+		for (i = 0; i < s->root_pages; i++)
+			s->root_found[i] = 0;
 		newest.below = newest.best;
 	}
 	s->checkpoint = newest.best;
@@ -333,11 +392,28 @@ static enum vs_status find_root(struct vs_ssd *s, vs_time now, vs_time *all)
 
 static bool valid_slot(const struct vs_ssd *s, uint32_t slot)
 {
-	return slot == VS_NONE ||
+	return !vs_mapped(slot) ||
 	       slot < s->blocks_all * s->c.geometry.pages * s->slots;
 }
 
-/* A map page that a root names is there, or the metadata is lost. */
+/* A map page that the root names, as it should be. */
+static enum vs_status load_map_page(struct vs_ssd *s, uint32_t index,
+				    vs_time now, vs_time *all)
+{
+	uint32_t at = s->map_at[index], block = at / s->c.geometry.pages;
+	enum vs_status status;
+
+	if (s->block[block].state != VS_BLOCK_META)
+		return VS_EMEDIA;
+	status = load_meta(s, at, VS_PAGE_MAP, now, all);
+	if (status == VS_OK && seen(s)->index != index)
+		status = VS_EMEDIA;
+	if (status == VS_OK)
+		s->block[block].valid++;
+	return status;
+}
+
+/* Blocks of a map page that is lost are, but for changes in logs. */
 static enum vs_status load_map(struct vs_ssd *s, vs_time now, vs_time *all)
 {
 	const uint32_t *entry = (const uint32_t *)(seen(s) + 1);
@@ -348,45 +424,63 @@ static enum vs_status load_map(struct vs_ssd *s, vs_time now, vs_time *all)
 
 		if (s->map_at[i] / s->c.geometry.pages >= s->blocks_all)
 			return VS_EMEDIA;
-		status = load_meta(s, s->map_at[i], VS_PAGE_MAP, now, all);
-		if (status != VS_OK)
+		status = load_map_page(s, i, now, all);
+		if (status == VS_EPOWER)
 			return status;
-		if (seen(s)->index != i ||
-		    s->block[s->map_at[i] / s->c.geometry.pages].state !=
-		    VS_BLOCK_META)
-			return VS_EMEDIA;
-		s->block[s->map_at[i] / s->c.geometry.pages].valid++;
+		if (status != VS_OK)
+			s->map_at[i] = VS_NONE;
 		for (k = 0; k < s->map_per_page; k++) {
 			uint64_t lpn = (uint64_t)i * s->map_per_page + k;
 
 			if (lpn >= s->blocks)
 				break;
-			if (!valid_slot(s, entry[k]))
+			s->map[lpn] = status == VS_OK ? entry[k] : VS_LOST;
+			if (!valid_slot(s, s->map[lpn]))
 				return VS_EMEDIA;
-			s->map[lpn] = entry[k];
 		}
 	}
 	return VS_OK;
 }
 
-/* Keep the newest page of each log area that belongs to the root. */
+/*
+ * Keep the newest page of each log area that belongs to the root. All blocks
+ * with pages of these logs stay, and so both copies.
+ */
 static void take_log(struct vs_ssd *s, uint32_t address, void *arg)
 {
 	const struct vs_meta *meta = seen(s);
+	bool *root_lost = arg;
 	struct vs_log *l;
-	uint32_t i;
 
 	see_id(s, address, arg);
+	if (meta->checkpoint > s->checkpoint)
+		*root_lost = true;
 	if (meta->checkpoint != s->checkpoint || meta->index >= s->logs ||
 	    meta->count > s->log_entries)
 		return;
 	l = &s->log[meta->index];
-	if (l->count && ((struct vs_meta *)l->page)->seq > meta->seq)
+	s->block[address / s->c.geometry.pages].root = true;
+	if (l->count && l->seq >= meta->seq)
 		return;
-	l->at = address;
-	for (i = 0; i < s->c.geometry.page_size; i++)
-		l->page[i] = s->read_page[i];
+	l->seq = meta->seq;
+	__builtin_memcpy(l->page, s->read_page, s->c.geometry.page_size);
 	l->count = meta->count;
+}
+
+/* The logs of the root, or VS_EMEDIA: nobody knows what has been in them. */
+static enum vs_status load_logs(struct vs_ssd *s, uint64_t since, vs_time now,
+				vs_time *all)
+{
+	enum vs_status status;
+	bool root_lost = false;
+	uint32_t i;
+
+	status = visit_meta(s, VS_PAGE_LOG, now, all, take_log, &root_lost);
+	for (i = 0; status == VS_OK && i < s->logs; i++) {
+		if (s->log[i].lost > since && s->log[i].lost > s->log[i].seq)
+			status = VS_EMEDIA;
+	}
+	return status == VS_OK && root_lost ? VS_EMEDIA : status;
 }
 
 /* Merge the log areas, each of which is in order already. */
@@ -421,10 +515,6 @@ static enum vs_status sort_blocks(struct vs_ssd *s)
 {
 	uint32_t i;
 
-	for (i = 0; i < s->logs; i++) {
-		if (s->log[i].count)
-			s->block[s->log[i].at / s->c.geometry.pages].root = true;
-	}
 	for (i = 0; i < s->blocks_all; i++) {
 		struct vs_block *b = &s->block[i];
 
@@ -435,7 +525,8 @@ static enum vs_status sort_blocks(struct vs_ssd *s)
 		uint32_t block = vs_block_of(s, s->map[i]);
 		struct vs_block *b = &s->block[block];
 
-		if (s->map[i] == VS_NONE)
+		s->stats.lost_blocks += s->map[i] == VS_LOST;
+		if (!vs_mapped(s->map[i]))
 			continue;
 		if (b->state == VS_BLOCK_META)
 			return VS_EMEDIA;
@@ -457,16 +548,18 @@ struct vs_result vs_mount(struct vs_ssd **out, void *mem,
 	vs_time all = now;
 	enum vs_status status;
 
+	uint64_t since = 0;
+
 	*out = s;
 	if (!s)
 		return (struct vs_result){ VS_EINVAL, now };
 	status = scan_blocks(s, now, &all);
 	if (status == VS_OK)
-		status = find_root(s, now, &all);
+		status = find_root(s, &since, now, &all);
 	if (status == VS_OK)
 		status = load_map(s, now, &all);
 	if (status == VS_OK)
-		status = visit_meta(s, VS_PAGE_LOG, now, &all, take_log, NULL);
+		status = load_logs(s, since, now, &all);
 	if (status == VS_OK)
 		status = replay(s);
 	if (status == VS_OK)
@@ -474,8 +567,7 @@ struct vs_result vs_mount(struct vs_ssd **out, void *mem,
 	if (status != VS_OK)
 		return (struct vs_result){ status, all };
 	s->placement->found(s);
-	/* No block seen by its first page has pages that go beyond this. */
-	s->seq += (s->hosts + s->banks + s->c.lanes * s->c.meta_stripe) *
-		  s->c.geometry.pages;
+	/* No page that has not been seen goes beyond this. */
+	s->seq += SEQ_MARGIN;
 	return finish(s, all);
 }

@@ -87,8 +87,11 @@ struct vs_result vs_read(struct vs_ssd *s, vs_time now, uint64_t block,
 			fill(to, NULL);
 			continue;
 		}
-		status = read_slot(s, now, lpn, to, &page);
-		done = vs_later(done, page.done);
+		status = VS_EMEDIA;
+		if (s->map[lpn] != VS_LOST) {
+			status = read_slot(s, now, lpn, to, &page);
+			done = vs_later(done, page.done);
+		}
 		if (status != VS_OK) {
 			s->stats.lost_reads++;
 			return result(s, status, done);

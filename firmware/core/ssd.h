@@ -58,7 +58,7 @@ struct vs_geometry {
 };
 
 /* Spare bytes of a page that the firmware uses. */
-#define VS_OOB_SIZE(page_size) (24u + (page_size) / VS_BLOCK * 8u)
+#define VS_OOB_SIZE(page_size) (40u + (page_size) / VS_BLOCK * 8u)
 
 struct vs_page {
 	uint32_t bank;
@@ -70,8 +70,9 @@ struct vs_page {
  * struct vs_nand_ops - everything the firmware does to the world
  * @read: @data may be NULL: spare bytes only. VS_EMEDIA when uncorrectable.
  *	An erased page reads as ones.
- * @program: VS_EMEDIA when it failed; then the block is to be retired, but
- *	what was programmed before stays readable
+ * @program: VS_EMEDIA when it failed; then the block is to be retired. What
+ *	was programmed before stays readable, but for the other page of the word
+ *	line if there are pairs
  * @erase: VS_EMEDIA when it failed
  * @is_bad: does the block carry a bad-block mark?
  * @mark_bad: give it one; it stays over a power cut
@@ -117,7 +118,8 @@ enum vs_mapping {
  * @max_tags: tags that have state at a time, hTag included, 1 ... 256. Who
  *	comes when all are in use is treated as hTag until one is free
  * @lanes: groups of whole channels, 1 ... @geometry.channels
- * @meta_stripe: metadata blocks open at once in a lane, 1 ... its banks
+ * @meta_stripe: metadata blocks open at once in a lane, 1 ... its banks; at
+ *	least two are, for the two copies of a page
  * @spare_percent: over-provisioning, 0 ... 90, on top of what garbage
  *	collection must have to get on at all
  * @bad_blocks: per lane, set aside for factory and grown bad blocks
@@ -167,8 +169,10 @@ struct vs_result vs_format(struct vs_ssd **out, void *mem,
 			   vs_time now);
 /*
  * Recover a formatted device, after a power cut or not. VS_EMEDIA: there is
- * none of this geometry, lanes and size, or its metadata is lost. VS_EREADONLY:
- * the device is worn out, and can be read.
+ * none of this geometry, lanes and size, or so much of its metadata is lost
+ * that nobody knows which blocks are concerned. Blocks of a map page that is
+ * lost read as VS_EMEDIA until they are written or trimmed. VS_EREADONLY: the
+ * device is worn out, and can be read.
  */
 struct vs_result vs_mount(struct vs_ssd **out, void *mem,
 			  const struct vs_config *c,
@@ -230,6 +234,8 @@ enum vs_merge {
  * @spilled: pages that went to another lane than the tag's
  * @bad_blocks: now, factory and grown
  * @lost_reads: reads that the media failed
+ * @lost_blocks: blocks that vs_mount() has found lost with their map page
+ * @rescued: pages programmed again because their pair failed
  * @recovery_pages: pages read by vs_mount()
  * @replayed: log entries applied by vs_mount()
  * @merges: of each kind, each of one logical block
@@ -246,6 +252,8 @@ struct vs_stats {
 	uint64_t spilled;
 	uint64_t bad_blocks;
 	uint64_t lost_reads;
+	uint64_t lost_blocks;
+	uint64_t rescued;
 	uint64_t recovery_pages;
 	uint64_t replayed;
 	uint64_t merges[VS_MERGES];

@@ -25,7 +25,7 @@ static inline struct vs_config shape(unsigned int i,
 {
 	static const struct vs_config all[SHAPES] = {
 		/* Minimum size, one block per page, logs that fill up. */
-		{ { 1, 1, 30, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
+		{ { 1, 1, 34, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
 		  .gc_pages = 2, .wear_gap = 4, .log_entries = 12 },
 		/* MLC, two blocks per page, banks that write back. */
 		{ { 1, 2, 27, 8, 8192, true }, 8, 4, 1, 1, 0, 0,
@@ -41,7 +41,7 @@ static inline struct vs_config shape(unsigned int i,
 		{ { 2, 1, 23, 16, 8192, true }, 8, 1, 1, 2, 10, 0,
 		  .gc = VS_GC_COST_BENEFIT, .gc_pages = 1 },
 		/* FAST, one block per page, log blocks down to the last block. */
-		{ { 1, 1, 30, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
+		{ { 1, 1, 34, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
 		  .gc_pages = 1, .wear_gap = 4, .mapping = VS_MAP_FAST },
 		/* FAST on MLC, few log blocks, logs that fill up, a tail. */
 		{ { 1, 2, 27, 8, 8192, true }, 8, 4, 1, 1, 0, 0,

@@ -225,6 +225,13 @@ void oracle_check_read(const struct oracle *o, uint64_t block, const void *data)
 	CHECK(version_of(o, block, data) == o->block[block].count - 1);
 }
 
+bool oracle_allows(const struct oracle *o, uint64_t block, const void *data)
+{
+	uint32_t v = version_of(o, block, data);
+
+	return v < o->block[block].count && v >= o->block[block].floor;
+}
+
 static void read_block(struct device *d, uint64_t block, void *data)
 {
 	struct vs_result r = vs_read(d->ssd, d->now, block, 1, data);

@@ -33,6 +33,8 @@ void oracle_tick(struct oracle *o, vs_time now);
 void oracle_cut(struct oracle *o, vs_time time);
 /* Without a power cut since: exactly the newest version. */
 void oracle_check_read(const struct oracle *o, uint64_t block, const void *data);
+/* After a power cut: may the block have this content? */
+bool oracle_allows(const struct oracle *o, uint64_t block, const void *data);
 /* After a power cut: read and check all blocks, which are valid from now on. */
 void oracle_check_recovered(struct oracle *o, struct device *d);
 /* The device has lost no data. */
