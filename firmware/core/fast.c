@@ -33,7 +33,6 @@ static bool size(struct vs_ssd *s)
 {
 	uint32_t good = s->blocks_all - s->meta_blocks - s->c.bad_blocks, spare;
 
-	s->hosts = 2;
 	s->lbns = (s->blocks + per_block(s) - 1) / per_block(s);
 	if (s->c.lanes != 1 || good < s->lbns + 3)
 		return false;

@@ -76,7 +76,7 @@ static enum vs_status stage_page(struct vs_ssd *s, uint32_t lbn, uint32_t page,
 
 	*count = 0;
 	for (i = 0; i < s->slots; i++)
-		s->stage_oob->slot[i] = (struct vs_oob_slot){ VS_NONE, 0 };
+		s->stage_oob->slot[i] = (struct vs_oob_slot){ .lpn = VS_NONE };
 	for (i = 0; status == VS_OK && i < s->slots; i++) {
 		if (first + i >= s->blocks || !vs_mapped(s->map[first + i]))
 			continue;

@@ -77,6 +77,17 @@ static void commit_page(struct vs_ssd *s, uint32_t address)
 }
 
 /**
+ * vs_mark_page_committed - commit a page
+ * @s: the device
+ * @address: its page address
+ */
+void vs_mark_page_committed(struct vs_ssd *s, uint32_t address)
+{
+	if (s->c.geometry.paired)
+		commit_page(s, address);
+}
+
+/**
  * vs_mark_log_committed - commit the pages that a log has just made durable
  * @s: the device
  * @log: the log, before vs_log_durable()
@@ -150,22 +161,29 @@ uint32_t vs_page_crc(const struct vs_ssd *s, const void *page)
 static void describe(struct vs_ssd *s, const struct vs_frontier *f,
 		     struct vs_oob *oob)
 {
+	uint32_t i;
+
 	oob->magic = VS_MAGIC;
 	oob->version = VS_FORMAT;
 	oob->erases = s->block[f->block].erases;
 	oob->before = f->before;
 	oob->before_type = f->before_type;
-	oob->before_index = f->before_index;
+	for (i = 0; i < s->slots; i++)
+		oob->slot[i].before = f->before ? f->before_lpn[i] : VS_NONE;
 	oob->crc = vs_oob_crc(s, oob);
 }
 
-static void programmed(struct vs_frontier *f, uint32_t page,
-		       const struct vs_oob *oob)
+static void programmed(const struct vs_ssd *s, struct vs_frontier *f,
+		       uint32_t page, const struct vs_oob *oob)
 {
+	bool tell = oob->type != VS_PAGE_DATA || oob->flags & VS_OOB_SYNC;
+	uint32_t i;
+
 	f->next = page + 1;
 	f->before = oob->seq;
 	f->before_type = oob->type;
-	f->before_index = oob->slot[0].lpn;
+	for (i = 0; i < s->slots; i++)
+		f->before_lpn[i] = tell ? oob->slot[i].lpn : VS_NONE;
 }
 
 /**
@@ -213,7 +231,7 @@ enum vs_status vs_put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 		return status;
 	bank->done = vs_later(bank->done, *done);
 	s->stats.skipped += page - f->next;
-	programmed(f, page, oob);
+	programmed(s, f, page, oob);
 	if (!s->c.geometry.paired)
 		return VS_OK;
 	vs_pair_keep(s, f, page, data, oob);
@@ -228,7 +246,8 @@ static void count_data(struct vs_ssd *s, const struct vs_oob *oob,
 	uint32_t i;
 
 	for (i = 0; i < s->slots; i++)
-		s->stats.programmed[oob->slot[i].lpn == VS_NONE ?
+		s->stats.programmed[oob->slot[i].lpn == VS_NONE ||
+				    oob->flags & VS_OOB_COPY ?
 				    VS_CAUSE_PADDING : cause]++;
 }
 
@@ -254,7 +273,8 @@ enum vs_status vs_append(struct vs_ssd *s, struct vs_frontier *f,
 	enum vs_status status, again = VS_OK;
 
 	oob->type = VS_PAGE_DATA;
-	oob->seq = ++s->seq;
+	if (!(oob->flags & VS_OOB_COPY))
+		oob->seq = ++s->seq;
 	status = vs_put(s, f, false, now, data, oob, address, done);
 	if (status == VS_EMEDIA)
 		again = vs_pair_rescue(s, bank, now);

@@ -9,6 +9,8 @@
 #include "internal.h"
 
 #define ALIGN 16u
+/* Pages without log pages between two checkpoints; 16 bytes each. */
+#define SYNC_MAX 2048u
 
 /* One allocator for measuring (@mem NULL) and for doing. */
 struct arena {
@@ -47,6 +49,8 @@ static bool check(const struct vs_config *c)
 	       within(c->spare_percent, 0, 90) &&
 	       within(c->idle_percent, 0, 99) && c->gc_pages &&
 	       within(c->mapping, VS_MAP_PAGE, VS_MAP_FAST) &&
+	       within(c->sync_pages, 0, 32) &&
+	       within(c->sync_copies, c->sync_pages ? 1 : 0, 2) &&
 	       c->buffer_blocks >= 2 * (g->page_size / VS_BLOCK) &&
 	       within(c->buffer_blocks, 2, 1u << 24);
 }
@@ -68,8 +72,9 @@ static void size_metadata(struct vs_ssd *s)
 	s->map_per_page = payload / sizeof(uint32_t);
 	s->map_pages = (all + s->map_per_page - 1) / s->map_per_page;
 	s->roots_per_page = payload / sizeof(uint32_t);
-	s->root_pages = (s->map_pages + s->roots_per_page - 1) /
-			s->roots_per_page;
+	/* It also lists the blocks that are open. */
+	s->root_pages = (s->map_pages + s->hosts + s->banks +
+			 s->roots_per_page - 1) / s->roots_per_page;
 	s->log_entries = payload / sizeof(struct vs_log_entry);
 	if (s->c.log_entries && s->c.log_entries < s->log_entries)
 		s->log_entries = s->c.log_entries;
@@ -78,6 +83,17 @@ static void size_metadata(struct vs_ssd *s)
 	s->meta_need = (s->map_pages + 2 * s->root_pages + usable - 1) / usable +
 		       open + 2;
 	s->meta_blocks = 3 * s->meta_need + open;
+}
+
+/* Pages since the checkpoint that recovery can sort in its memory. */
+static void size_sync(struct vs_ssd *s)
+{
+	uint32_t pages = s->blocks_all * s->c.geometry.pages;
+
+	if (s->c.personality != VS_TAGGED || s->c.mapping != VS_MAP_PAGE)
+		s->c.sync_pages = 0;
+	if (s->c.sync_pages)
+		s->sync_max = pages / 4 < SYNC_MAX ? pages / 4 : SYNC_MAX;
 }
 
 static bool size_lane(struct vs_ssd *s, uint32_t i)
@@ -203,7 +219,9 @@ bool vs_lay_out(struct vs_ssd *s, const struct vs_config *c, uint8_t *mem,
 	s->blocks_all = s->banks * c->geometry.blocks;
 	/* Two, for the two copies of a page. */
 	s->stripe = c->meta_stripe > 1 ? c->meta_stripe : 2;
+	s->hosts = c->mapping == VS_MAP_FAST ? VS_FAST_FRONTIERS : s->banks;
 	size_metadata(s);
+	size_sync(s);
 	s->lane = carve(&a, c->lanes, sizeof(*s->lane));
 	for (i = 0; i < c->lanes; i++) {
 		if (!size_lane(s, i))
@@ -222,6 +240,8 @@ bool vs_lay_out(struct vs_ssd *s, const struct vs_config *c, uint8_t *mem,
 	s->map_new = carve(&a, s->map_pages, sizeof(*s->map_new));
 	s->dirty = carve(&a, s->map_pages, 1);
 	s->root_found = carve(&a, s->root_pages, 1);
+	s->open_found = carve(&a, s->hosts + s->banks, sizeof(*s->open_found));
+	s->found = carve(&a, s->sync_max, sizeof(*s->found));
 	s->live = carve(&a, (size_t)s->blocks_all * c->geometry.pages, 1);
 	carve_logs(s, &a);
 	carve_buffers(s, &a);

@@ -5,7 +5,8 @@
  * Four rules keep data through a power cut; each is in one place:
  *
  *  1. A change of the map is made durable (log page, root) only after all data
- *     it points to is on the NAND: vs_log_commit(), vs_checkpoint().
+ *     it points to is on the NAND: vs_log_commit(), vs_checkpoint(). A page that
+ *     is durable by itself (sync.c) is both.
  *  2. Once it is durable, no MSB page is programmed whose LSB page holds what
  *     it points to: vs_mark_committed(), vs_mark_log_committed(), vs_next_page().
  *     If the program of an MSB page fails, its LSB page is programmed again from
@@ -47,7 +48,9 @@ enum vs_block_state {
  * @unsafe: changes of the map that took a block out of it and are not durable
  * @erases: known number of erases
  * @opened: vs_ssd.opens when it was opened: its age
- * @free_at: when all is durable that made it free
+ * @copies: second copies in it that recovery may need until a checkpoint
+ * @free_at: when all is durable that made it free; during recovery, the number
+ *	of its first page
  * @state: enum vs_block_state
  * @retire: mark it bad when it is empty
  * @root: has a page of the newest root
@@ -60,6 +63,7 @@ enum vs_block_state {
 struct vs_block {
 	uint32_t valid;
 	uint32_t unsafe;
+	uint32_t copies;
 	uint32_t erases;
 	uint32_t opened;
 	vs_time free_at;
@@ -79,7 +83,7 @@ struct vs_block {
  * @committed: pages below it are committed: they hold data that must not be lost
  * @before: number of the page programmed last, or 0
  * @before_type: its type
- * @before_index: its first logical block, or index
+ * @before_lpn: what the next page tells of it in vs_oob_slot.before
  * @kept: with pairs, copies of the LSB pages whose MSB page is still to come:
  *	the page, then its spare bytes
  * @kept_page: which these are, or VS_NONE
@@ -90,7 +94,7 @@ struct vs_frontier {
 	uint32_t committed;
 	uint64_t before;
 	uint32_t before_type;
-	uint32_t before_index;
+	uint32_t before_lpn[32];
 	uint8_t *kept[2];
 	uint32_t kept_page[2];
 };
@@ -112,6 +116,7 @@ struct vs_rescue {
  * @done: when all is programmed that it has been given
  * @free: blocks in state FREE
  * @pending: pending blocks: erasable once changes of the map are durable
+ * @copied: of these, with copies, for which it takes a checkpoint
  * @to: where moved, or merged, data goes; FAST has one, that of bank 0
  * @victim: block of the bank being collected step by step, or VS_NONE
  * @cursor: its next page
@@ -125,6 +130,7 @@ struct vs_bank {
 	vs_time done;
 	uint32_t free;
 	uint32_t pending;
+	uint32_t copied;
 	struct vs_frontier to;
 	uint32_t victim;
 	uint32_t cursor;
@@ -174,6 +180,7 @@ struct vs_lane {
  * @old: the place that each change took a block from, or VS_NONE
  * @count: entries
  * @durable: of these, on the NAND
+ * @sync: of those not durable, the last ones, in pages that need no log page
  * @full: there was no room for a change, so the next flush is a checkpoint
  * @unlogged: changes not durable that it has no entries of, being full
  * @lanes: bit for each lane that entries not durable point into
@@ -194,6 +201,7 @@ struct vs_log {
 	uint32_t *old;
 	uint32_t count;
 	uint32_t durable;
+	uint32_t sync;
 	uint32_t unlogged;
 	bool full;
 	uint32_t lanes;
@@ -251,6 +259,18 @@ struct vs_placement {
 	void (*found)(struct vs_ssd *s);
 };
 
+/**
+ * struct vs_found - a page that needs no log page, found by recovery
+ * @seq: its number
+ * @address: where it is; if it is lost, of the page that tells so
+ * @lost: it cannot be read
+ */
+struct vs_found {
+	uint64_t seq;
+	uint32_t address;
+	bool lost;
+};
+
 struct vs_ssd {
 	struct vs_config c;
 	const struct vs_placement *placement;
@@ -262,7 +282,7 @@ struct vs_ssd {
 	uint32_t banks, slots, blocks_all, blocks;
 	uint32_t map_per_page, map_pages, roots_per_page, root_pages;
 	uint32_t log_entries, logs, gc_log, meta_blocks, meta_need, hash_mask;
-	uint32_t hosts, lbns, stripe;
+	uint32_t hosts, lbns, stripe, sync_max;
 
 	struct vs_lane *lane;
 	struct vs_block *block;
@@ -276,6 +296,9 @@ struct vs_ssd {
 	uint32_t *map_new;	/* the same in a checkpoint under way */
 	uint8_t *dirty;		/* map pages that have changed */
 	uint8_t *root_found;	/* pages of the root, by recovery */
+	uint32_t *open_found;	/* blocks open when it was written */
+	struct vs_found *found;	/* sync_max pages, in their order */
+	uint32_t founds;
 	uint8_t *live;		/* map entries that point to each page */
 
 	struct vs_entry *entry;
@@ -296,7 +319,10 @@ struct vs_ssd {
 	uint64_t seq;		/* of pages */
 	uint64_t checkpoint;	/* id of the newest */
 	uint64_t checkpoint_max;	/* highest id ever seen */
-	uint32_t order;		/* of map changes since the checkpoint */
+	uint64_t since;		/* number of the root's last page */
+	uint32_t syncs;		/* pages since then that need no log page */
+	bool urgent;		/* programs are of a flush */
+	uint32_t avoid;		/* bank of the first copy, or VS_NONE */
 	uint32_t full_logs;
 	uint32_t opens;
 	uint32_t retired;	/* blocks in state RETIRED */
@@ -370,6 +396,7 @@ static inline uint32_t vs_reserve(const struct vs_ssd *s, uint32_t lane)
 
 /* frontier.c */
 void vs_mark_committed(struct vs_ssd *s);
+void vs_mark_page_committed(struct vs_ssd *s, uint32_t address);
 void vs_mark_log_committed(struct vs_ssd *s, const struct vs_log *log,
 			   const uint32_t *address);
 uint32_t vs_next_page(const struct vs_ssd *s, const struct vs_frontier *f);
@@ -404,6 +431,19 @@ void vs_pair_moved(struct vs_ssd *s, const struct vs_rescue *lost,
 void vs_map_set(struct vs_ssd *s, uint32_t log, uint32_t lpn, uint32_t slot,
 		vs_time done);
 
+/* sync.c */
+bool vs_sync_wanted(const struct vs_ssd *s, uint32_t log, uint64_t blocks);
+bool vs_sync_room(const struct vs_ssd *s);
+enum vs_status vs_sync_copy(struct vs_ssd *s, uint32_t lane, vs_time now,
+			    uint32_t first, vs_time *done);
+void vs_sync_durable(struct vs_ssd *s, struct vs_log *log, vs_time now,
+		     vs_time *done);
+
+/* forward.c */
+enum vs_status vs_forward_find(struct vs_ssd *s, vs_time now, vs_time *all);
+enum vs_status vs_forward_apply(struct vs_ssd *s, const struct vs_found *f,
+				vs_time now, vs_time *all);
+
 /* tag.c */
 uint32_t vs_tag_find(const struct vs_ssd *s, uint32_t tag);
 uint32_t vs_tag_get(struct vs_ssd *s, uint32_t tag);
@@ -415,6 +455,16 @@ enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 			     vs_time *done);
 void vs_log_durable(struct vs_ssd *s, struct vs_log *log);
 
+/* format.c */
+struct vs_ssd *vs_prepare(void *mem, const struct vs_config *c,
+			  const struct vs_nand_ops *ops, void *ctx);
+void vs_count_free(struct vs_ssd *s);
+struct vs_result vs_begin(struct vs_ssd *s, vs_time now);
+
+/* recover.c */
+enum vs_status vs_load(struct vs_ssd *s, uint32_t address, bool whole,
+		       vs_time now, vs_time *all);
+
 /* checkpoint.c */
 bool vs_meta_tight(const struct vs_ssd *s);
 enum vs_status vs_checkpoint(struct vs_ssd *s, vs_time now, vs_time *done);
@@ -422,6 +472,7 @@ uint32_t vs_shape(const struct vs_ssd *s);
 
 /* pending.c */
 bool vs_has_pending(const struct vs_ssd *s, uint32_t lane);
+bool vs_has_copied(const struct vs_ssd *s, uint32_t lane);
 enum vs_status vs_commit_pending(struct vs_ssd *s, uint32_t lane, vs_time now);
 
 /* page.c */
@@ -436,10 +487,12 @@ enum vs_status vs_page_move(struct vs_ssd *s, uint32_t bank, vs_time now,
 uint32_t vs_least_worn(const struct vs_ssd *s, uint32_t bank, uint32_t banks);
 enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 		     vs_time now);
+enum vs_status vs_gc_owed(struct vs_ssd *s, vs_time now);
 
 /* fast.c */
 #define VS_FAST_SEQUENTIAL 0u	/* frontiers of the host */
 #define VS_FAST_RANDOM 1u
+#define VS_FAST_FRONTIERS 2u
 extern const struct vs_placement vs_fast_mapping;
 
 static inline uint32_t vs_lbn_of(const struct vs_ssd *s, uint32_t lpn)
@@ -465,6 +518,7 @@ enum vs_status vs_buffer_put(struct vs_ssd *s, uint32_t log, uint32_t lpn,
 			     const void *data, vs_time now, vs_time *done);
 void vs_buffer_drop(struct vs_ssd *s, uint32_t entry, vs_time free_at);
 enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
-				 uint32_t n, vs_time now, vs_time *done);
+				 uint32_t n, bool sync, vs_time now,
+				 vs_time *done);
 
 #endif /* VCACHE_FW_INTERNAL_H */

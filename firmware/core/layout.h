@@ -26,6 +26,9 @@
 #define VS_NONE UINT32_MAX
 /* In the map: the place of the block, and so its content, is lost. */
 #define VS_LOST (UINT32_MAX - 1)
+/* Of a data page: it needs no log page to be durable; it is a second copy. */
+#define VS_OOB_SYNC 1u
+#define VS_OOB_COPY 2u
 
 enum vs_page_type {
 	VS_PAGE_DATA = 1,
@@ -39,10 +42,13 @@ enum vs_page_type {
  * @lpn: logical block, VS_NONE for padding; in the first slot of a metadata
  *	page its struct vs_meta.index
  * @crc: of its 4 KiB; goes with the data when that is moved
+ * @before: @lpn of the page programmed before in the same block, if that is
+ *	VS_OOB_SYNC or of metadata; else VS_NONE
  */
 struct vs_oob_slot {
 	uint32_t lpn;
 	uint32_t crc;
+	uint32_t before;
 };
 
 /**
@@ -52,7 +58,7 @@ struct vs_oob_slot {
  * @version: VS_FORMAT
  * @type: enum vs_page_type
  * @erases: of the block, this one included
- * @before_index: @slot[0].lpn of the page programmed before in the same block
+ * @flags: VS_OOB_SYNC, VS_OOB_COPY
  * @seq: higher than that of all pages programmed before, but for the second
  *	copy of a page, which has the same
  * @before: @seq of the page programmed before in the same block, or 0
@@ -69,7 +75,7 @@ struct vs_oob {
 	uint8_t version;
 	uint8_t type;
 	uint32_t erases;
-	uint32_t before_index;
+	uint32_t flags;
 	uint64_t seq;
 	uint64_t before;
 	uint32_t before_type;
@@ -106,7 +112,8 @@ struct vs_meta {
  * struct vs_log_entry - one change of the map
  * @lpn: logical block
  * @slot: its new place, VS_NONE after a TRIM
- * @order: 1 for the first change after the checkpoint, counted over all tags
+ * @order: number of the change, as pages have, less that of the last page of
+ *	the root
  */
 struct vs_log_entry {
 	uint32_t lpn;
@@ -115,7 +122,7 @@ struct vs_log_entry {
 };
 
 _Static_assert(sizeof(struct vs_oob) == 40, "spare bytes");
-_Static_assert(sizeof(struct vs_oob_slot) == 8, "spare bytes");
+_Static_assert(sizeof(struct vs_oob_slot) == 12, "spare bytes");
 _Static_assert(sizeof(struct vs_meta) == 48, "metadata head");
 _Static_assert(sizeof(struct vs_log_entry) == 12, "log entry");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "byte order");

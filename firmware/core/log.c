@@ -31,6 +31,7 @@ void vs_log_room(struct vs_ssd *s, uint32_t log, uint32_t n)
 	s->full_logs++;
 	l->unlogged = l->count - l->durable;
 	l->count = l->durable;
+	l->sync = 0;
 }
 
 /**
@@ -51,6 +52,7 @@ void vs_log_durable(struct vs_ssd *s, struct vs_log *log)
 		vs_release(s, vs_block_of(s, old));
 	}
 	log->lanes = 0;
+	log->sync = 0;
 }
 
 /*
@@ -81,7 +83,8 @@ static vs_time earliest(const struct vs_ssd *s, const struct vs_log *log,
  * @done: when they are
  *
  * In the Baseline personality, when they were more than the area takes, and
- * when metadata is short of room, that is a checkpoint.
+ * when metadata is short of room, that is a checkpoint. Pages that are durable
+ * by themselves need nothing, until there are too many for recovery.
  */
 enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 			     vs_time *done)
@@ -97,8 +100,12 @@ enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 	*done = vs_later(now, l->commit_done);
 	if (l->durable == l->count)
 		return VS_OK;
-	if (vs_meta_tight(s))
+	if (vs_meta_tight(s) || (l->sync && !vs_sync_room(s)))
 		return vs_checkpoint(s, now, done);
+	if (l->durable + l->sync == l->count) {
+		vs_sync_durable(s, l, now, done);
+		return VS_OK;
+	}
 	*meta = (struct vs_meta){
 		.type = VS_PAGE_LOG,
 		.checkpoint = s->checkpoint,

@@ -15,7 +15,7 @@ static void note(struct vs_ssd *s, struct vs_log *log, uint32_t lpn,
 	log->entry[log->count] = (struct vs_log_entry){
 		.lpn = lpn,
 		.slot = slot,
-		.order = ++s->order,
+		.order = (uint32_t)(++s->seq - s->since),
 	};
 	log->old[log->count++] = old;
 	log->data_done = vs_later(log->data_done, done);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From the NAND's content to a device: making an empty one, and recovery.
+ * From the NAND's content to a device.
  *
  * Recovery takes the newest root that is complete, the map pages it names, and
- * of each log area the newest page that belongs to that root; the changes in
- * them are applied in their order. Then a checkpoint is written and the device
+ * of each log area the newest page that belongs to that root, and the pages
+ * without a log (forward.c); all changes are applied in their order. Then a checkpoint is written and the device
  * is as after a checkpoint. Until that exists nothing that was found has been
  * erased, so recovery can be interrupted anywhere and begun again.
  *
@@ -17,149 +17,18 @@
 /* Pages that can be there and have not been seen, and there are 2^32 mounts. */
 #define SEQ_MARGIN (1ull << 32)
 
-static size_t align(const void *mem)
-{
-	return (16 - (uintptr_t)mem % 16) % 16;
-}
-
-static size_t head_size(void)
-{
-	return (sizeof(struct vs_ssd) + 15) / 16 * 16;
-}
-
-size_t vs_size_needed(const struct vs_config *c)
-{
-	struct vs_ssd s = { 0 };
-	size_t size;
-
-	if (!vs_lay_out(&s, c, NULL, &size))
-		return 0;
-	return 15 + head_size() + size;
-}
-
-uint64_t vs_capacity(const struct vs_config *c)
-{
-	struct vs_ssd s = { 0 };
-	size_t size;
-
-	return vs_lay_out(&s, c, NULL, &size) ? s.blocks : 0;
-}
-
-static void clear(uint8_t *mem, size_t size)
-{
-	while (size--)
-		*mem++ = 0;
-}
-
-/* A device without a single block in use, from whatever was in @mem. */
-static struct vs_ssd *prepare(void *mem, const struct vs_config *c,
-			      const struct vs_nand_ops *ops, void *ctx)
-{
-	size_t size = vs_size_needed(c);
-	uint8_t *at = mem;
-	struct vs_ssd *s;
-	uint32_t i;
-
-	if (!size)
-		return NULL;
-	clear(mem, size);
-	at += align(mem);
-	s = (struct vs_ssd *)at;
-	vs_lay_out(s, c, at + head_size(), &size);
-	s->ops = ops;
-	s->ctx = ctx;
-	for (i = 0; i < s->hosts; i++)
-		s->host[i].block = VS_NONE;
-	for (i = 0; i < c->lanes * s->stripe; i++)
-		s->meta[i].block = VS_NONE;
-	for (i = 0; i < s->banks; i++) {
-		s->bank[i].to.block = VS_NONE;
-		s->bank[i].victim = VS_NONE;
-	}
-	for (i = 0; i < s->blocks; i++)
-		s->map[i] = VS_NONE;
-	for (i = 0; i < s->map_pages; i++)
-		s->map_at[i] = VS_NONE;
-	s->log[VS_HTAG_LOG].used = true;
-	s->log[s->gc_log].used = true;
-	vs_buffer_init(s);
-	for (i = 0; i < s->blocks_all; i++) {
-		if (ops->is_bad(ctx, vs_place(s, vs_page_address(s, i, 0)))) {
-			s->block[i].state = VS_BLOCK_BAD;
-			s->stats.bad_blocks++;
-		}
-	}
-	return s;
-}
-
-/* How many of each lane are what. */
-static void count_free(struct vs_ssd *s)
-{
-	uint32_t i;
-
-	for (i = 0; i < s->blocks_all; i++) {
-		struct vs_lane *l = &s->lane[vs_lane_of(s, i)];
-
-		l->free += s->block[i].state == VS_BLOCK_FREE;
-		s->bank[i / s->c.geometry.blocks].free +=
-			s->block[i].state == VS_BLOCK_FREE;
-		l->failed += s->block[i].state == VS_BLOCK_BAD ||
-			     s->block[i].state == VS_BLOCK_RETIRED;
-		l->meta += s->block[i].state == VS_BLOCK_META;
-	}
-}
-
-static struct vs_result finish(struct vs_ssd *s, vs_time now)
-{
-	struct vs_result r = { VS_OK, now };
-
-	r.status = vs_checkpoint(s, now, &r.done);
-	s->status = r.status;
-	return r;
-}
-
-struct vs_result vs_format(struct vs_ssd **out, void *mem,
-			   const struct vs_config *c,
-			   const struct vs_nand_ops *ops, void *ctx,
-			   vs_time now)
-{
-	struct vs_ssd *s = prepare(mem, c, ops, ctx);
-	vs_time erased = now;
-	uint32_t i;
-
-	*out = s;
-	if (!s)
-		return (struct vs_result){ VS_EINVAL, now };
-	for (i = 0; i < s->blocks_all; i++) {
-		struct vs_page at = vs_place(s, vs_page_address(s, i, 0));
-		enum vs_status status;
-		vs_time done = now;
-
-		if (s->block[i].state == VS_BLOCK_BAD)
-			continue;
-		status = ops->read(ctx, now, at, NULL, s->read_oob, &done);
-		if (status == VS_OK && s->read_oob->magic == VS_MAGIC &&
-		    s->read_oob->crc == vs_oob_crc(s, s->read_oob))
-			s->block[i].erases = s->read_oob->erases;
-		if (status != VS_EPOWER)
-			status = ops->erase(ctx, now, at, &done);
-		if (status == VS_EPOWER)
-			return (struct vs_result){ status, now };
-		s->block[i].erases++;
-		s->stats.erases++;
-		if (status == VS_EMEDIA) {
-			s->block[i].state = VS_BLOCK_RETIRED;
-			s->retired++;
-		}
-		erased = vs_later(erased, done);
-	}
-	count_free(s);
-	return finish(s, erased);
-}
-
-/* One page at mount time; counted, with its time added up. */
-static enum vs_status load(struct vs_ssd *s, uint32_t address, bool whole,
-			   vs_time now, vs_time *all)
+/**
+ * vs_load - read a page at mount time; counted, with its time added up
+ * @s: the device
+ * @address: a page address
+ * @whole: into s->read_page and s->read_oob; else the spare bytes only
+ * @now: time
+ * @all: of all reads
+ *
+ * Return: as vs_read_page().
+ */
+enum vs_status vs_load(struct vs_ssd *s, uint32_t address, bool whole,
+		       vs_time now, vs_time *all)
 {
 	enum vs_status status;
 	vs_time done = now;
@@ -176,7 +45,7 @@ static enum vs_status load_meta(struct vs_ssd *s, uint32_t address,
 				uint32_t type, vs_time now, vs_time *all)
 {
 	const struct vs_meta *meta = (const struct vs_meta *)s->read_page;
-	enum vs_status status = load(s, address, true, now, all);
+	enum vs_status status = vs_load(s, address, true, now, all);
 
 	if (status != VS_OK)
 		return status;
@@ -200,7 +69,7 @@ static enum vs_status load_first(struct vs_ssd *s, uint32_t block, vs_time now,
 	uint32_t page;
 
 	for (page = 0; status == VS_EMEDIA && page < s->c.geometry.pages; page++) {
-		status = load(s, vs_page_address(s, block, page), false, now,
+		status = vs_load(s, vs_page_address(s, block, page), false, now,
 			      all);
 		/* Nothing was programmed behind an erased page. */
 		if (s->read_oob->magic == UINT16_MAX)
@@ -226,6 +95,7 @@ static enum vs_status scan_blocks(struct vs_ssd *s, vs_time now, vs_time *all)
 		if (status != VS_OK)
 			continue;
 		note_seen(s, s->read_oob->seq);
+		s->block[i].free_at = s->read_oob->seq;
 		s->block[i].erases = s->read_oob->erases;
 		erases += s->read_oob->erases;
 		known++;
@@ -249,9 +119,9 @@ static void note_missing(struct vs_ssd *s, uint64_t last)
 	struct vs_log *l;
 
 	if (oob->before == last || oob->before_type != VS_PAGE_LOG ||
-	    oob->before_index >= s->logs)
+	    oob->slot[0].before >= s->logs)
 		return;
-	l = &s->log[oob->before_index];
+	l = &s->log[oob->slot[0].before];
 	if (oob->before > l->lost)
 		l->lost = oob->before;
 }
@@ -266,7 +136,7 @@ static enum vs_status visit_block(struct vs_ssd *s, uint32_t block,
 
 	for (page = 0; page < s->c.geometry.pages; page++) {
 		uint32_t address = vs_page_address(s, block, page);
-		enum vs_status status = load(s, address, false, now, all);
+		enum vs_status status = vs_load(s, address, false, now, all);
 		bool wanted = status == VS_OK && s->read_oob->type == type;
 
 		if (status == VS_OK) {
@@ -334,8 +204,16 @@ static void see_newest(struct vs_ssd *s, uint32_t address, void *arg)
 struct search {
 	uint64_t root;		/* id of the root wanted */
 	uint32_t pages;		/* of it found */
-	uint64_t seq;		/* of one of them: logs have higher ones */
+	uint64_t seq;		/* of the last of them */
 };
+
+static void take_entry(struct vs_ssd *s, uint32_t i, uint32_t entry)
+{
+	if (i < s->map_pages)
+		s->map_at[i] = entry;
+	else if (i - s->map_pages < s->hosts + s->banks)
+		s->open_found[i - s->map_pages] = entry;
+}
 
 static void take_root(struct vs_ssd *s, uint32_t address, void *arg)
 {
@@ -347,17 +225,17 @@ static void take_root(struct vs_ssd *s, uint32_t address, void *arg)
 	    seen(s)->index >= s->root_pages)
 		return;
 	first = seen(s)->index * s->roots_per_page;
-	for (i = 0; i < s->roots_per_page && first + i < s->map_pages; i++)
-		s->map_at[first + i] = entry[i];
+	for (i = 0; i < s->roots_per_page; i++)
+		take_entry(s, first + i, entry[i]);
 	s->block[address / s->c.geometry.pages].root = true;
 	search->pages += !s->root_found[seen(s)->index];
 	s->root_found[seen(s)->index] = 1;
-	search->seq = seen(s)->seq;
+	if (seen(s)->seq > search->seq)
+		search->seq = seen(s)->seq;
 }
 
 /* The newest root of which all pages are there. */
-static enum vs_status find_root(struct vs_ssd *s, uint64_t *since, vs_time now,
-				vs_time *all)
+static enum vs_status find_root(struct vs_ssd *s, vs_time now, vs_time *all)
 {
 	struct newest newest = { .below = UINT64_MAX };
 	enum vs_status status;
@@ -377,7 +255,7 @@ static enum vs_status find_root(struct vs_ssd *s, uint64_t *since, vs_time now,
 		search.root = newest.best;
 		status = visit_meta(s, VS_PAGE_ROOT, now, all, take_root,
 				    &search);
-		*since = search.seq;
+		s->since = search.seq;
 		if (search.pages == s->root_pages)
 			break;
 		for (i = 0; i < s->blocks_all; i++)
@@ -468,8 +346,7 @@ static void take_log(struct vs_ssd *s, uint32_t address, void *arg)
 }
 
 /* The logs of the root, or VS_EMEDIA: nobody knows what has been in them. */
-static enum vs_status load_logs(struct vs_ssd *s, uint64_t since, vs_time now,
-				vs_time *all)
+static enum vs_status load_logs(struct vs_ssd *s, vs_time now, vs_time *all)
 {
 	enum vs_status status;
 	bool root_lost = false;
@@ -477,26 +354,47 @@ static enum vs_status load_logs(struct vs_ssd *s, uint64_t since, vs_time now,
 
 	status = visit_meta(s, VS_PAGE_LOG, now, all, take_log, &root_lost);
 	for (i = 0; status == VS_OK && i < s->logs; i++) {
-		if (s->log[i].lost > since && s->log[i].lost > s->log[i].seq)
+		if (s->log[i].lost > s->since &&
+		    s->log[i].lost > s->log[i].seq)
 			status = VS_EMEDIA;
 	}
 	return status == VS_OK && root_lost ? VS_EMEDIA : status;
 }
 
-/* Merge the log areas, each of which is in order already. */
-static enum vs_status replay(struct vs_ssd *s)
+/* The log area with the oldest change that is still to be applied, if any. */
+static struct vs_log *next_log(struct vs_ssd *s)
 {
+	struct vs_log *next = NULL;
+	uint32_t i;
+
+	for (i = 0; i < s->logs; i++) {
+		struct vs_log *l = &s->log[i];
+
+		if (l->durable < l->count &&
+		    (!next || l->entry[l->durable].order <
+			      next->entry[next->durable].order))
+			next = l;
+	}
+	return next;
+}
+
+/* Merge the log areas and the pages without, each of which is in order already. */
+static enum vs_status replay(struct vs_ssd *s, vs_time now, vs_time *all)
+{
+	uint32_t page = 0;
+
 	for (;;) {
-		struct vs_log *next = NULL;
+		struct vs_log *next = next_log(s);
+		enum vs_status status = VS_OK;
 		uint32_t i;
 
-		for (i = 0; i < s->logs; i++) {
-			struct vs_log *l = &s->log[i];
-
-			if (l->durable < l->count &&
-			    (!next || l->entry[l->durable].order <
-				      next->entry[next->durable].order))
-				next = l;
+		if (page < s->founds && (!next || s->found[page].seq - s->since <
+					 next->entry[next->durable].order)) {
+			status = vs_forward_apply(s, &s->found[page++], now,
+						  all);
+			if (status != VS_OK)
+				return status;
+			continue;
 		}
 		if (!next)
 			return VS_OK;
@@ -536,7 +434,13 @@ static enum vs_status sort_blocks(struct vs_ssd *s)
 		s->live[s->map[i] / s->slots]++;
 		s->lane[vs_lane_of(s, block)].valid++;
 	}
-	count_free(s);
+	/* What has been rolled forward from stays until there is a checkpoint. */
+	for (i = 0; i < s->blocks_all; i++) {
+		if (s->block[i].state == VS_BLOCK_FREE && s->block[i].copies)
+			s->block[i].state = VS_BLOCK_DATA;
+		vs_block_pending(s, i);
+	}
+	vs_count_free(s);
 	return VS_OK;
 }
 
@@ -544,24 +448,24 @@ struct vs_result vs_mount(struct vs_ssd **out, void *mem,
 			  const struct vs_config *c,
 			  const struct vs_nand_ops *ops, void *ctx, vs_time now)
 {
-	struct vs_ssd *s = prepare(mem, c, ops, ctx);
+	struct vs_ssd *s = vs_prepare(mem, c, ops, ctx);
 	vs_time all = now;
 	enum vs_status status;
-
-	uint64_t since = 0;
 
 	*out = s;
 	if (!s)
 		return (struct vs_result){ VS_EINVAL, now };
 	status = scan_blocks(s, now, &all);
 	if (status == VS_OK)
-		status = find_root(s, &since, now, &all);
+		status = find_root(s, now, &all);
 	if (status == VS_OK)
 		status = load_map(s, now, &all);
 	if (status == VS_OK)
-		status = load_logs(s, since, now, &all);
+		status = load_logs(s, now, &all);
 	if (status == VS_OK)
-		status = replay(s);
+		status = vs_forward_find(s, now, &all);
+	if (status == VS_OK)
+		status = replay(s, now, &all);
 	if (status == VS_OK)
 		status = sort_blocks(s);
 	if (status != VS_OK)
@@ -569,5 +473,5 @@ struct vs_result vs_mount(struct vs_ssd **out, void *mem,
 	s->placement->found(s);
 	/* No page that has not been seen goes beyond this. */
 	s->seq += SEQ_MARGIN;
-	return finish(s, all);
+	return vs_begin(s, all);
 }

@@ -58,7 +58,7 @@ struct vs_geometry {
 };
 
 /* Spare bytes of a page that the firmware uses. */
-#define VS_OOB_SIZE(page_size) (40u + (page_size) / VS_BLOCK * 8u)
+#define VS_OOB_SIZE(page_size) (40u + (page_size) / VS_BLOCK * 12u)
 
 struct vs_page {
 	uint32_t bank;
@@ -137,6 +137,12 @@ enum vs_mapping {
  *	uses none of @gc, @gc_pages and @idle_percent
  * @log_entries: changes of the map that a tag's log area takes, at most what a
  *	page has room for; 0: that
+ * @sync_pages: a flush, or write with FUA, of at most so many pages of data
+ *	programs no log page: recovery finds them by their spare bytes; at most
+ *	32, 0: there are always log pages. Only of VS_TAGGED with VS_MAP_PAGE
+ * @sync_copies: how often each of these pages is programmed, on as many banks
+ *	at the same time: 2, or 1 if it may happen that the newest page of an
+ *	erase block cannot be read after a power cut, and is taken for torn
  * @log_blocks: of VS_MAP_FAST, the sequential one included: at least 2, at
  *	most what is spare; 0: as many as that gives
  */
@@ -156,6 +162,8 @@ struct vs_config {
 	enum vs_mapping mapping;
 	uint32_t log_entries;
 	uint32_t log_blocks;
+	uint32_t sync_pages;
+	uint32_t sync_copies;
 };
 
 /* Bytes of memory for a device, of any alignment; 0: the values are wrong. */
@@ -209,7 +217,7 @@ enum vs_cause {
 	VS_CAUSE_GC,		/* data moved by garbage collection */
 	VS_CAUSE_LOG,		/* tags' log areas */
 	VS_CAUSE_MAP,		/* map pages and roots of checkpoints */
-	VS_CAUSE_PADDING,	/* rest of a data page that had to be written */
+	VS_CAUSE_PADDING,	/* rest of a data page, and its second copy */
 	VS_CAUSE_MERGE,		/* data moved by merges of VS_MAP_FAST */
 	VS_CAUSES
 };
@@ -231,6 +239,7 @@ enum vs_merge {
  * @skipped: pages left out because their pair held durable data
  * @erases: blocks erased
  * @checkpoints: of the map
+ * @sync_pages: pages of data that needed no log page, copies included
  * @spilled: pages that went to another lane than the tag's
  * @bad_blocks: now, factory and grown
  * @lost_reads: reads that the media failed
@@ -249,6 +258,7 @@ struct vs_stats {
 	uint64_t skipped;
 	uint64_t erases;
 	uint64_t checkpoints;
+	uint64_t sync_pages;
 	uint64_t spilled;
 	uint64_t bad_blocks;
 	uint64_t lost_reads;

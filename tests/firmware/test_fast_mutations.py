@@ -66,7 +66,7 @@ MUTATIONS = [
     Mutation("nothing is kept for blocks that fail", "block",
              "return failed < s->c.bad_blocks ? s->c.bad_blocks - failed : 0;",
              "return failed == UINT32_MAX;"),
-    Mutation("a worn-out device cannot be mounted", "recover", "\ts->status = r.status;\n",
+    Mutation("a worn-out device cannot be mounted", "format", "\ts->status = r.status;\n",
              "\ts->status = r.status;\n\tif (r.status)\n\t\tr.status = VS_EMEDIA;\n"),
 ]
 

@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "../../firmware/core/internal.h"
+#include "../../firmware/core/pairing.h"
 
 static const struct vs_oob *oob_at(struct device *d, uint32_t address)
 {
@@ -37,11 +38,16 @@ static void test_copies(unsigned int which, enum vs_personality personality)
 
 	device_format(&d);
 	write_one(&d, 1, 1);
+	/* All but one have much to do: the second copy does not go there too. */
+	for (i = 1; i < d.ssd->banks; i++)
+		d.ssd->bank[i].done += 1000000000;
 	flush_tag(&d, 1);
 	for (i = 0; i < all_pages(&d); i++) {
 		unsigned int copies = 0;
 
-		if (!is_page(&d, i, VS_PAGE_LOG) && !is_page(&d, i, VS_PAGE_ROOT))
+		if (!is_page(&d, i, VS_PAGE_LOG) &&
+		    !is_page(&d, i, VS_PAGE_ROOT) &&
+		    !(is_page(&d, i, VS_PAGE_DATA) && d.c.sync_copies == 2))
 			continue;
 		for (k = 0; k < all_pages(&d); k++) {
 			struct vs_page a = vs_place(d.ssd, i);
@@ -51,15 +57,19 @@ static void test_copies(unsigned int which, enum vs_personality personality)
 			    oob_at(&d, k)->seq != oob_at(&d, i)->seq)
 				continue;
 			copies++;
-			CHECK(banks == 1 ? a.block != b.block :
-					   a.bank != b.bank);
+			if (banks > 1)
+				CHECK(a.bank != b.bank);
+			else
+				CHECK(a.block != b.block ||
+				      is_page(&d, i, VS_PAGE_DATA));
 			CHECK(!memcmp(meta_at(&d, i), meta_at(&d, k),
 				      d.c.geometry.page_size));
 		}
 		CHECK(copies == 1);
 		found++;
 	}
-	CHECK(found >= 4);
+	/* The root; log page or data, if there is a copy. */
+	CHECK(found >= (d.c.sync_copies == 1 ? 2 : 4));
 	device_free(&d);
 }
 
@@ -175,6 +185,81 @@ static void test_lost_log(unsigned int which)
 	device_free(&d);
 }
 
+/* The place of a copy of a block in a page without a log. */
+static struct vs_page copy_of(struct device *d, uint32_t block, unsigned int n)
+{
+	uint32_t i;
+
+	for (i = 0; i < all_pages(d); i++) {
+		if (is_page(d, i, VS_PAGE_DATA) && oob_at(d, i)->flags &&
+		    oob_at(d, i)->slot[0].lpn == block && !n--)
+			return vs_place(d->ssd, i);
+	}
+	CHECK(false);
+	return (struct vs_page){ 0 };
+}
+
+/* Of pages without a log one copy is enough, and the loss of all is reported. */
+static void test_lost_sync(unsigned int which)
+{
+	unsigned int lost, i, copies = shape(which, VS_TAGGED).sync_copies;
+	struct vs_stats s;
+
+	for (lost = 1; lost < 1u << copies; lost++) {
+		struct device d = device_new(shape(which, VS_TAGGED), 1);
+		bool all = lost + 1 == 1u << copies;
+
+		device_format(&d);
+		flush_block(&d, 1, 7);
+		for (i = 0; i < copies; i++) {
+			if (lost & 1u << i)
+				nand_damage(d.nand, copy_of(&d, 7, i));
+		}
+		/* Later pages in the same blocks. */
+		for (i = 0; i < d.ssd->banks; i++)
+			flush_block(&d, 2, 20 + i);
+		vs_get_stats(d.ssd, &s);
+		CHECK(s.programmed[VS_CAUSE_LOG] == 0);
+		CHECK(device_mount(&d) == VS_OK);
+		CHECK(read_one(&d, 7) == (all ? VS_EMEDIA : VS_OK));
+		CHECK(all || block_data[0] == 8);
+		CHECK(read_one(&d, 20) == VS_OK && block_data[0] == 21);
+		device_free(&d);
+	}
+}
+
+/* Second copies in blocks that are not free. */
+static uint32_t copies_kept(const struct vs_ssd *s)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < s->blocks_all; i++)
+		n += s->block[i].state == VS_BLOCK_FREE ? 0 : s->block[i].copies;
+	return n;
+}
+
+/* As many pages as recovery can sort, and then a checkpoint. */
+static void test_many_sync(unsigned int which)
+{
+	struct device d = device_new(shape(which, VS_TAGGED), 1);
+	struct vs_stats s;
+	uint32_t i;
+
+	device_format(&d);
+	for (i = 0; i < d.ssd->sync_max * 2; i++) {
+		flush_block(&d, 1, i % 8);
+		CHECK(d.ssd->syncs <= d.ssd->sync_max);
+		CHECK(copies_kept(d.ssd) == (d.c.sync_copies < 2 ? 0 :
+					     d.ssd->syncs / 2));
+	}
+	vs_get_stats(d.ssd, &s);
+	CHECK(s.checkpoints > 1);
+	CHECK(device_mount(&d) == VS_OK);
+	for (i = 0; i < 8; i++)
+		CHECK(read_one(&d, i) == VS_OK && block_data[0] == i + 1);
+	device_free(&d);
+}
+
 /* Another version of the format is none of ours. */
 static void test_version(void)
 {
@@ -194,6 +279,120 @@ static void test_version(void)
 	device_free(&d);
 }
 
+/* The next MSB page of this type fails. */
+static uint32_t fail_type;
+static struct vs_page failed;
+
+static enum vs_status program_failing(void *ctx, vs_time now, struct vs_page at,
+				      const void *data, const void *oob,
+				      vs_time *done)
+{
+	const struct vs_oob *o = oob;
+	enum vs_status status;
+	bool fail = o->type == fail_type &&
+		    vs_pair_of_msb(8, at.page) != VS_NO_PAIR;
+
+	nand_wear(ctx, fail ? 1000000 : 0);
+	status = nand_ops.program(ctx, now, at, data, oob, done);
+	nand_wear(ctx, 0);
+	if (fail) {
+		fail_type = 0;
+		failed = at;
+		CHECK(status == VS_EMEDIA);
+	}
+	return status;
+}
+
+/* Nothing refers to the page that was lost; the counts of changes are right. */
+static void check_no_trace(const struct vs_ssd *s)
+{
+	uint32_t lost = (failed.bank * s->c.geometry.blocks + failed.block) *
+			s->c.geometry.pages +
+			vs_pair_of_msb(s->c.geometry.pages, failed.page);
+	uint32_t unsafe = 0, sum = 0, i, k;
+
+	for (i = 0; i < s->logs; i++) {
+		const struct vs_log *l = &s->log[i];
+
+		for (k = l->durable; k < l->count; k++) {
+			CHECK(l->entry[k].slot / s->slots != lost);
+			CHECK(l->old[k] / s->slots != lost);
+			unsafe += vs_mapped(l->old[k]);
+		}
+	}
+	for (i = 0; i < s->blocks_all; i++)
+		sum += s->block[i].unsafe;
+	CHECK(sum == unsafe);
+	for (i = 0; i < s->blocks; i++)
+		CHECK(s->map[i] / s->slots != lost);
+}
+
+static void test_pair_of_data(void)
+{
+	struct vs_nand_ops ops = nand_ops;
+	struct vs_config c = shape(1, VS_TAGGED);
+	struct device d;
+	struct vs_stats s;
+	uint32_t i;
+
+	ops.program = program_failing;
+	c.geometry.ways = 1;
+	c.geometry.blocks = 54;
+	c.idle_percent = 0;
+	d = device_new(c, 1);
+	device_format(&d);
+	d.ssd->ops = &ops;
+	fail_type = VS_PAGE_DATA;
+	/* Each block twice, so that an older version of it is in a log as well. */
+	for (i = 0; fail_type; i++)
+		CHECK(vs_write(d.ssd, d.now, 1 + i / 2 % 2, i / 4, 1, block_data,
+			       false).status == VS_OK);
+	vs_get_stats(d.ssd, &s);
+	CHECK(s.rescued == 1);
+	check_no_trace(d.ssd);
+	/* A log page waits for it. */
+	for (i = 0; i < d.ssd->logs; i++)
+		CHECK(d.ssd->log[i].durable == d.ssd->log[i].count ||
+		      i == d.ssd->gc_log ||
+		      d.ssd->log[i].data_done >= d.ssd->bank[0].done);
+	device_free(&d);
+}
+
+/* A map page is lost during its checkpoint. */
+static void test_pair_of_map(void)
+{
+	struct vs_config c = shape(1, VS_TAGGED);
+	struct vs_nand_ops ops = nand_ops;
+	struct vs_stats s;
+	struct device d;
+	uint64_t i, n;
+
+	ops.program = program_failing;
+	c.geometry.page_size = 4096;
+	c.geometry.blocks = 600;
+	c.personality = VS_BASELINE;
+	d = device_new(c, 1);
+	device_format(&d);
+	d.ssd->ops = &ops;
+	n = vs_blocks(d.ssd);
+	CHECK(d.ssd->map_pages > 6);
+	for (i = 0; i < n; i++)
+		write_one(&d, 1, i);
+	fail_type = VS_PAGE_MAP;
+	/* One block of each map page. */
+	while (fail_type) {
+		for (i = 0; i < n; i += d.ssd->map_per_page)
+			write_one(&d, 1, i);
+		flush_tag(&d, 1);
+	}
+	vs_get_stats(d.ssd, &s);
+	CHECK(s.rescued == 1);
+	CHECK(device_mount(&d) == VS_OK);
+	for (i = 0; i < n; i++)
+		CHECK(read_one(&d, i) == VS_OK && block_data[0] == (uint8_t)(i + 1));
+	device_free(&d);
+}
+
 int main(int argc, char **argv)
 {
 	unsigned int i;
@@ -203,9 +402,16 @@ int main(int argc, char **argv)
 		test_copies(i, VS_TAGGED);
 		test_lost_map(i);
 		/* Tags with logs of their own. */
-		if (shape(i, VS_TAGGED).max_tags > 2)
+		if (shape(i, VS_TAGGED).max_tags > 2 &&
+		    !shape(i, VS_TAGGED).sync_pages)
 			test_lost_log(i);
 	}
+	for (i = 9; i < SHAPES; i++) {
+		test_lost_sync(i);
+		test_many_sync(i);
+	}
 	test_version();
+	test_pair_of_data();
+	test_pair_of_map();
 	return 0;
 }

@@ -39,13 +39,14 @@ static size_t saved_count, saved_room;
  * @silent: blocks that had an older state
  * @refused: devices that could not be mounted
  * @lost: blocks reported as lost, which is allowed
+ * @exposed: blocks that had an older state, with one copy only, see vs_config
  * @wrong: blocks reported as lost that were not on the page
  */
 struct job {
 	struct vs_config c;
 	uint64_t seed, stride, point;
 	uint32_t page;
-	uint64_t trials, silent, refused, lost, wrong;
+	uint64_t trials, silent, refused, lost, wrong, exposed;
 };
 
 static void save(struct nand *n, struct vs_page at)
@@ -117,20 +118,51 @@ static const struct vs_nand_ops save_ops = {
 	save_read, save_program, save_erase, save_is_bad, save_mark_bad,
 };
 
-/* May the loss of a page, whose bytes are still there, lose a block? */
-static bool on_page(const struct device *d, struct vs_page at, uint32_t lpn)
+/**
+ * struct page - what is on the page that becomes unreadable
+ * @type: enum vs_page_type, or 0
+ * @index: of a map page
+ * @count: its entries, or the blocks of a data page
+ * @lpn: blocks of a data page
+ * @exposed: it is durable by itself, there is one copy, and nothing after it in its block
+ */
+struct page {
+	uint32_t type, index, count;
+	uint32_t lpn[32];
+	bool exposed;
+};
+
+static struct page look_at(const struct device *d, struct vs_page at)
 {
 	const struct vs_oob *oob = (void *)nand_oob(d->nand, at);
 	const struct vs_meta *meta = (void *)nand_data(d->nand, at);
-	uint32_t i;
+	struct page page = { .type = oob->type };
 
 	if (oob->magic != VS_MAGIC)
-		return false;
-	if (oob->type == VS_PAGE_MAP)
-		return lpn / meta->count == meta->index;
-	for (i = 0; oob->type == VS_PAGE_DATA &&
-		    i < d->c.geometry.page_size / VS_BLOCK; i++) {
-		if (oob->slot[i].lpn == lpn)
+		return (struct page){ 0 };
+	page.index = meta->index;
+	page.count = meta->count;
+	if (oob->type != VS_PAGE_DATA)
+		return page;
+	for (page.count = 0; page.count < d->c.geometry.page_size / VS_BLOCK;
+	     page.count++)
+		page.lpn[page.count] = oob->slot[page.count].lpn;
+	page.exposed = oob->flags & VS_OOB_SYNC && d->c.sync_copies == 1;
+	while (page.exposed && ++at.page < d->c.geometry.pages)
+		page.exposed = d->nand->state[nand_page_index(d->nand, at)] !=
+			       PAGE_DONE;
+	return page;
+}
+
+/* May the loss of the page lose a block? */
+static bool on_page(const struct page *page, uint32_t lpn)
+{
+	uint32_t i;
+
+	if (page->type == VS_PAGE_MAP)
+		return lpn / page->count == page->index;
+	for (i = 0; page->type == VS_PAGE_DATA && i < page->count; i++) {
+		if (page->lpn[i] == lpn)
 			return true;
 	}
 	return false;
@@ -156,7 +188,7 @@ static void live_on(struct device *d, const struct oracle *o, uint64_t seed)
 }
 
 static void compare(struct job *job, struct device *d, const struct oracle *o,
-		    struct vs_page at)
+		    const struct page *page)
 {
 	static uint8_t data[VS_BLOCK];
 	uint64_t silent = job->silent, lost = job->lost;
@@ -164,15 +196,16 @@ static void compare(struct job *job, struct device *d, const struct oracle *o,
 
 	for (i = 0; i < vs_blocks(d->ssd); i++) {
 		struct vs_result r = vs_read(d->ssd, d->now, i, 1, data);
-		bool there = on_page(d, at, i);
+		bool there = on_page(page, i), old;
 
 		CHECK(r.status == VS_OK || r.status == VS_EMEDIA);
 		job->lost += r.status == VS_EMEDIA && there;
 		job->wrong += r.status == VS_EMEDIA && !there;
-		job->silent += r.status == VS_OK &&
-			       !oracle_allows(o, i, data);
+		old = r.status == VS_OK && !oracle_allows(o, i, data);
+		job->exposed += old && there && page->exposed;
+		job->silent += old && !(there && page->exposed);
 	}
-	if (job->silent == silent && job->lost == lost && !job->wrong &&
+	if (job->silent == silent && !page->exposed && job->lost == lost && !job->wrong &&
 	    job->trials % LIVE_EVERY == 0)
 		live_on(d, o, job->seed + job->trials);
 }
@@ -182,6 +215,7 @@ static void trial(struct job *job, const struct device *from,
 {
 	struct device d = *from;
 	uint8_t *state = &d.nand->state[nand_page_index(d.nand, at)];
+	struct page page = look_at(from, at);
 	uint8_t before = *state;
 	struct vs_result r;
 
@@ -191,7 +225,7 @@ static void trial(struct job *job, const struct device *from,
 	job->trials++;
 	if (r.status == VS_OK) {
 		d.now = r.done;
-		compare(job, &d, o, at);
+		compare(job, &d, o, &page);
 	} else {
 		job->refused++;
 	}
@@ -322,10 +356,10 @@ int main(int argc, char **argv)
 		sweep_cuts(&job);
 	free(saved);
 	CHECK(job.trials > 0);
-	printf("%llu trials, %llu silent, %llu refused, %llu wrong, %llu lost\n",
+	printf("%llu trials, %llu silent, %llu refused, %llu wrong, %llu lost, %llu exposed\n",
 	       (unsigned long long)job.trials, (unsigned long long)job.silent,
 	       (unsigned long long)job.refused, (unsigned long long)job.wrong,
-	       (unsigned long long)job.lost);
+	       (unsigned long long)job.lost, (unsigned long long)job.exposed);
 	CHECK(!job.silent && !job.refused && !job.wrong);
 	return 0;
 }
