@@ -100,7 +100,7 @@ void vs_release(struct vs_ssd *s, uint32_t block)
 	b->pending = false;
 	if (c->victim == block)
 		c->victim = VS_NONE;
-	b->free_at = s->commit_done;
+	b->not_before = s->commit_done;
 	if (b->retire) {
 		b->state = VS_BLOCK_RETIRED;
 		s->retired++;
@@ -186,7 +186,7 @@ enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 			return VS_EREADONLY;
 		s->lane[lane].free--;
 		s->bank[i / s->c.geometry.blocks].free--;
-		status = s->ops->erase(s->ctx, vs_later(now, b->free_at),
+		status = s->ops->erase(s->ctx, vs_later(now, b->not_before),
 				       vs_place(s, vs_page_address(s, i, 0)),
 				       &done);
 		s->stats.erases++;

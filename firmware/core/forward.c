@@ -139,15 +139,15 @@ enum vs_status vs_forward_find(struct vs_ssd *s, vs_time now, vs_time *all)
 	/* Those that the root lists count as opened since. */
 	for (i = 0; i < s->hosts + s->banks; i++) {
 		if (s->open_found[i] < s->blocks_all)
-			s->block[s->open_found[i]].free_at = UINT64_MAX;
+			s->block[s->open_found[i]].not_before = UINT64_MAX;
 	}
 	for (i = 0; i < s->blocks_all; i++) {
 		struct vs_block *b = &s->block[i];
 
 		if (status == VS_OK && s->sync_max &&
-		    b->state == VS_BLOCK_FREE && b->free_at > s->since)
+		    b->state == VS_BLOCK_FREE && b->not_before > s->since)
 			status = find_in_block(s, i, now, all);
-		b->free_at = 0;
+		b->not_before = 0;
 	}
 	return status;
 }

@@ -216,8 +216,8 @@ enum vs_status vs_put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 
 	describe(s, f, oob);
 	*address = vs_page_address(s, f->block, page);
-	status = s->ops->program(s->ctx, now, vs_place(s, *address), data, oob,
-				 done);
+	status = s->ops->program(s->ctx, vs_later(now, b->not_before),
+				 vs_place(s, *address), data, oob, done);
 	if (status == VS_EMEDIA) {
 		b->retire = true;
 		l->failed++;
@@ -249,6 +249,22 @@ static void count_data(struct vs_ssd *s, const struct vs_oob *oob,
 		s->stats.programmed[oob->slot[i].lpn == VS_NONE ||
 				    oob->flags & VS_OOB_COPY ?
 				    VS_CAUSE_PADDING : cause]++;
+}
+
+/**
+ * vs_copied - a page has two copies
+ * @s: the device
+ * @address: theirs, page addresses
+ * @done: when both are programmed
+ *
+ * What is programmed next in their blocks tells that the page was there. So it
+ * waits for both: after a power cut, a page that is told of and cannot be read
+ * has another copy.
+ */
+void vs_copied(struct vs_ssd *s, const uint32_t *address, vs_time done)
+{
+	s->block[address[0] / s->c.geometry.pages].not_before = done;
+	s->block[address[1] / s->c.geometry.pages].not_before = done;
 }
 
 /**

@@ -14,7 +14,7 @@
  *  3. A block is erased only when no map entry points to it, and none that is
  *     durable on the NAND either: vs_block.unsafe, vs_release().
  *  4. Erasing waits for the completion, not the issue, of what made it safe:
- *     vs_block.free_at.
+ *     vs_block.not_before.
  */
 #ifndef VCACHE_FW_INTERNAL_H
 #define VCACHE_FW_INTERNAL_H
@@ -49,8 +49,10 @@ enum vs_block_state {
  * @erases: known number of erases
  * @opened: vs_ssd.opens when it was opened: its age
  * @copies: second copies in it that recovery may need until a checkpoint
- * @free_at: when all is durable that made it free; during recovery, the number
- *	of its first page
+ * @not_before: nothing is done to it earlier: a free block is not erased before
+ *	all is durable that made it free, an open one is programmed further when
+ *	both copies of its last page are there; during recovery, the number of
+ *	its first page
  * @state: enum vs_block_state
  * @retire: mark it bad when it is empty
  * @root: has a page of the newest root
@@ -66,7 +68,7 @@ struct vs_block {
 	uint32_t copies;
 	uint32_t erases;
 	uint32_t opened;
-	vs_time free_at;
+	vs_time not_before;
 	uint8_t state;
 	bool retire;
 	bool root;
@@ -401,6 +403,7 @@ void vs_mark_log_committed(struct vs_ssd *s, const struct vs_log *log,
 			   const uint32_t *address);
 uint32_t vs_next_page(const struct vs_ssd *s, const struct vs_frontier *f);
 bool vs_has_page(const struct vs_ssd *s, const struct vs_frontier *f);
+void vs_copied(struct vs_ssd *s, const uint32_t *address, vs_time done);
 uint32_t vs_oob_crc(const struct vs_ssd *s, const struct vs_oob *oob);
 uint32_t vs_page_crc(const struct vs_ssd *s, const void *page);
 enum vs_status vs_put(struct vs_ssd *s, struct vs_frontier *f, bool meta,

@@ -150,5 +150,7 @@ enum vs_status vs_program_twice(struct vs_ssd *s, uint32_t lane, vs_time now,
 	if (status == VS_OK)
 		status = program(s, lane, now, page, &address[1], &second);
 	*done = vs_later(*done, second);
+	if (status == VS_OK)
+		vs_copied(s, address, *done);
 	return status;
 }

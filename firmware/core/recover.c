@@ -95,7 +95,7 @@ static enum vs_status scan_blocks(struct vs_ssd *s, vs_time now, vs_time *all)
 		if (status != VS_OK)
 			continue;
 		note_seen(s, s->read_oob->seq);
-		s->block[i].free_at = s->read_oob->seq;
+		s->block[i].not_before = s->read_oob->seq;
 		s->block[i].erases = s->read_oob->erases;
 		erases += s->read_oob->erases;
 		known++;

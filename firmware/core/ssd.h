@@ -57,8 +57,8 @@ struct vs_geometry {
 	bool paired;
 };
 
-/* Spare bytes of a page that the firmware uses. */
-#define VS_OOB_SIZE(page_size) (40u + (page_size) / VS_BLOCK * 12u)
+/* Spare bytes of a page that the firmware uses, a multiple of 8. */
+#define VS_OOB_SIZE(page_size) ((40u + (page_size) / VS_BLOCK * 12u + 7u) & ~7u)
 
 struct vs_page {
 	uint32_t bank;

@@ -53,8 +53,8 @@ bool vs_sync_wanted(const struct vs_ssd *s, uint32_t log, uint64_t blocks)
 enum vs_status vs_sync_copy(struct vs_ssd *s, uint32_t lane, vs_time now,
 			    uint32_t first, vs_time *done)
 {
+	uint32_t address[2] = { first };
 	enum vs_status status;
-	uint32_t address;
 	vs_time second;
 
 	vs_mark_page_committed(s, first);
@@ -64,16 +64,17 @@ enum vs_status vs_sync_copy(struct vs_ssd *s, uint32_t lane, vs_time now,
 		return VS_OK;
 	s->oob->flags |= VS_OOB_COPY;
 	s->avoid = first / s->c.geometry.pages / s->c.geometry.blocks;
-	status = s->placement->program(s, lane, now, s->page, s->oob, &address,
-				       &second);
+	status = s->placement->program(s, lane, now, s->page, s->oob,
+				       &address[1], &second);
 	s->avoid = VS_NONE;
 	if (status != VS_OK)
 		return status;
-	vs_mark_page_committed(s, address);
-	s->block[address / s->c.geometry.pages].copies++;
+	vs_mark_page_committed(s, address[1]);
+	s->block[address[1] / s->c.geometry.pages].copies++;
 	s->syncs++;
 	s->stats.sync_pages++;
 	*done = vs_later(*done, second);
+	vs_copied(s, address, *done);
 	return VS_OK;
 }
 
