@@ -64,9 +64,9 @@ MUTATIONS = [
     Mutation("collection does not wait for durability", "block",
              "|| b->valid || b->unsafe || b->copies)", "|| b->valid || b->copies)"),
     Mutation("an erase does not wait until it is safe", "block",
-             "vs_later(now, b->free_at)", "now"),
+             "vs_later(now, b->not_before)", "now"),
     Mutation("when an erase is safe is not noted", "block",
-             "\tb->free_at = s->commit_done;\n", ""),
+             "\tb->not_before = s->commit_done;\n", ""),
     Mutation("collection moves what is no longer valid", "gc",
              "if (slot[i].lpn >= s->blocks ||\n"
              "\t\t    s->map[slot[i].lpn] != address * s->slots + i)",
