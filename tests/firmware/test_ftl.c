@@ -344,6 +344,70 @@ static void test_trimmed_open_block(void)
 	device_free(&d);
 }
 
+/* The freed blocks must not be erased before @freed_at. */
+static vs_time freed_at;
+static bool freed[64];
+static uint32_t freed_erases;
+
+static enum vs_status erase_freed(void *ctx, vs_time now, struct vs_page at,
+				  vs_time *done)
+{
+	if (freed[at.block]) {
+		CHECK(now >= freed_at);
+		freed[at.block] = false;
+		freed_erases++;
+	}
+	return nand_ops.erase(ctx, now, at, done);
+}
+
+/* A flush frees blocks when it completes, not when it begins. */
+static void test_erase_waits(void)
+{
+	struct device d = device_new(shape(0, VS_TAGGED), 1);
+	uint32_t i, pages = d.c.geometry.pages, blocks = d.c.geometry.blocks;
+	struct vs_nand_ops ops = nand_ops;
+	bool was_free[64];
+	struct vs_result r;
+
+	CHECK(blocks <= 64);
+	ops.erase = erase_freed;
+	device_format(&d);
+	for (i = 0; i <= 2 * pages; i++)
+		write_one(&d, 1, i);
+	flush_tag(&d, 1);
+	for (i = 0; i <= 2 * pages; i++)
+		write_one(&d, 1, i);
+	for (i = 0; i < blocks; i++)
+		was_free[i] = d.ssd->block[i].state == VS_BLOCK_FREE;
+	r = vs_flush_tag(d.ssd, d.now, 1);
+	CHECK(r.status == VS_OK && r.done > d.now);
+	for (i = 0; i < blocks; i++)
+		freed[i] = d.ssd->block[i].state == VS_BLOCK_FREE && !was_free[i];
+	freed_at = r.done;
+	d.ssd->ops = &ops;
+	/* At the time when the flush has begun. */
+	for (i = 0; i < 40 * pages && !freed_erases; i++) {
+		r = vs_write(d.ssd, d.now, 1, i % (4 * pages), 1, block_data,
+			     false);
+		CHECK(r.status == VS_OK);
+	}
+	CHECK(freed_erases);
+	device_free(&d);
+}
+
+/* The word lines of pages of a checkpoint are not programmed further. */
+static void test_checkpoint_is_committed(void)
+{
+	struct device d = device_new(shape(1, VS_TAGGED), 1);
+	uint32_t i;
+
+	device_format(&d);
+	for (i = 0; i < d.c.lanes * d.ssd->stripe; i++)
+		CHECK(d.ssd->meta[i].block == VS_NONE ||
+		      d.ssd->meta[i].committed == d.ssd->meta[i].next);
+	device_free(&d);
+}
+
 /* Idle banks write back blocks beyond a limit, one page each. */
 static void test_idle(void)
 {
@@ -514,6 +578,8 @@ int main(int argc, char **argv)
 	test_image();
 	test_logs_and_their_checkpoint();
 	test_trimmed_open_block();
+	test_erase_waits();
+	test_checkpoint_is_committed();
 	test_idle();
 	test_others_fill_their_word_lines();
 	test_wear(0);
