@@ -76,7 +76,7 @@ void vs_block_pending(struct vs_ssd *s, uint32_t block)
 	struct vs_block *b = &s->block[block];
 
 	if (b->state != VS_BLOCK_DATA || b->valid || b->pending ||
-	    (!b->unsafe && !b->copies))
+	    (!b->unsafe && !b->copies && !vs_trim_holds(s, block)))
 		return;
 	b->pending = true;
 	s->bank[block / s->c.geometry.blocks].copied += b->copies > 0;
@@ -94,7 +94,8 @@ void vs_release(struct vs_ssd *s, uint32_t block)
 	struct vs_lane *l = &s->lane[vs_lane_of(s, block)];
 	struct vs_bank *c = &s->bank[block / s->c.geometry.blocks];
 
-	if (b->state != VS_BLOCK_DATA || b->valid || b->unsafe || b->copies)
+	if (b->state != VS_BLOCK_DATA || b->valid || b->unsafe || b->copies ||
+	    vs_trim_holds(s, block))
 		return;
 	c->pending -= b->pending;
 	b->pending = false;

@@ -162,6 +162,7 @@ static void adopt(struct vs_ssd *s)
 	}
 	s->full_logs = 0;
 	s->syncs = 0;
+	vs_trim_forget(s);
 	for (i = 0; i < s->banks; i++)
 		s->bank[i].copied = 0;
 	s->checkpoint = s->checkpoint_max;

@@ -106,7 +106,7 @@ void vs_mark_log_committed(struct vs_ssd *s, const struct vs_log *log,
 	commit_page(s, address[0]);
 	commit_page(s, address[1]);
 	for (i = log->durable; i < log->count; i++) {
-		if (log->entry[i].slot != VS_NONE)
+		if (!(log->entry[i].slot & VS_TRIM))
 			commit_page(s, log->entry[i].slot / s->slots);
 	}
 }

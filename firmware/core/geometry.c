@@ -43,7 +43,7 @@ static bool check(const struct vs_config *c)
 		return false;
 	slots = (uint64_t)g->channels * g->ways * g->blocks * g->pages *
 		(g->page_size / VS_BLOCK);
-	return slots < VS_LOST && within(c->lanes, 1, g->channels) &&
+	return slots <= VS_TRIM && within(c->lanes, 1, g->channels) &&
 	       within(c->max_tags, 1, VS_MAX_TAGS) &&
 	       within(c->meta_stripe, 1, g->channels / c->lanes * g->ways) &&
 	       within(c->spare_percent, 0, 90) &&

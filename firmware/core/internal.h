@@ -12,7 +12,8 @@
  *     If the program of an MSB page fails, its LSB page is programmed again from
  *     memory: pair.c.
  *  3. A block is erased only when no map entry points to it, and none that is
- *     durable on the NAND either: vs_block.unsafe, vs_release().
+ *     durable on the NAND either: vs_block.unsafe, vs_block.trim,
+ *     vs_release().
  *  4. Erasing waits for the completion, not the issue, of what made it safe:
  *     vs_block.not_before.
  */
@@ -48,6 +49,7 @@ enum vs_block_state {
  * @unsafe: changes of the map that took a block out of it and are not durable
  * @erases: known number of erases
  * @opened: vs_ssd.opens when it was opened: its age
+ * @trim: number of the newest TRIM that took a block out of it, or 0 (trim.c)
  * @copies: second copies in it that recovery may need until a checkpoint
  * @not_before: nothing is done to it earlier: a free block is not erased before
  *	all is durable that made it free, an open one is programmed further when
@@ -65,6 +67,7 @@ enum vs_block_state {
 struct vs_block {
 	uint32_t valid;
 	uint32_t unsafe;
+	uint32_t trim;
 	uint32_t copies;
 	uint32_t erases;
 	uint32_t opened;
@@ -185,6 +188,7 @@ struct vs_lane {
  * @sync: of those not durable, the last ones, in pages that need no log page
  * @full: there was no room for a change, so the next flush is a checkpoint
  * @unlogged: changes not durable that it has no entries of, being full
+ * @trim: number of its oldest TRIM that is not durable, or 0
  * @lanes: bit for each lane that entries not durable point into
  * @data_done: when all data that the entries point to is programmed
  * @commit_done: when the newest log page is
@@ -206,6 +210,7 @@ struct vs_log {
 	uint32_t sync;
 	uint32_t unlogged;
 	bool full;
+	uint32_t trim;
 	uint32_t lanes;
 	vs_time data_done;
 	vs_time commit_done;
@@ -322,6 +327,8 @@ struct vs_ssd {
 	uint64_t checkpoint;	/* id of the newest */
 	uint64_t checkpoint_max;	/* highest id ever seen */
 	uint64_t since;		/* number of the root's last page */
+	uint32_t trims;		/* number of the last one since then */
+	uint32_t trim_oldest;	/* of those not durable, or 0 */
 	uint32_t syncs;		/* pages since then that need no log page */
 	bool urgent;		/* programs are of a flush */
 	uint32_t avoid;		/* bank of the first copy, or VS_NONE */
@@ -343,6 +350,12 @@ bool vs_lay_out(struct vs_ssd *s, const struct vs_config *c, uint8_t *mem,
 static inline bool vs_mapped(uint32_t slot)
 {
 	return slot < VS_LOST;
+}
+
+/* Logical blocks that a change of the map is about. */
+static inline uint32_t vs_entry_blocks(const struct vs_log_entry *e)
+{
+	return e->slot & VS_TRIM ? e->slot & ~VS_TRIM : 1;
 }
 
 static inline uint32_t vs_block_of(const struct vs_ssd *s, uint32_t slot)
@@ -433,6 +446,14 @@ void vs_pair_moved(struct vs_ssd *s, const struct vs_rescue *lost,
 /* map.c */
 void vs_map_set(struct vs_ssd *s, uint32_t log, uint32_t lpn, uint32_t slot,
 		vs_time done);
+
+void vs_map_trim(struct vs_ssd *s, uint32_t log, uint32_t lpn, uint32_t count,
+		 vs_time now);
+
+/* trim.c */
+bool vs_trim_holds(const struct vs_ssd *s, uint32_t block);
+void vs_trim_durable(struct vs_ssd *s, struct vs_log *log);
+void vs_trim_forget(struct vs_ssd *s);
 
 /* sync.c */
 bool vs_sync_wanted(const struct vs_ssd *s, uint32_t log, uint64_t blocks);

@@ -22,10 +22,12 @@
 
 #define VS_MAGIC 0x5656u
 /* To be increased with every change of what is described here. */
-#define VS_FORMAT 2u
+#define VS_FORMAT 3u
 #define VS_NONE UINT32_MAX
 /* In the map: the place of the block, and so its content, is lost. */
 #define VS_LOST (UINT32_MAX - 1)
+/* In a log entry: it is a TRIM of as many blocks as the other bits say. */
+#define VS_TRIM 0x80000000u
 /* Of a data page: it needs no log page to be durable; it is a second copy. */
 #define VS_OOB_SYNC 1u
 #define VS_OOB_COPY 2u
@@ -110,8 +112,8 @@ struct vs_meta {
 
 /**
  * struct vs_log_entry - one change of the map
- * @lpn: logical block
- * @slot: its new place, VS_NONE after a TRIM
+ * @lpn: logical block, of a TRIM the first
+ * @slot: its new place, less than VS_TRIM; or VS_TRIM and a number of blocks
  * @order: number of the change, as pages have, less that of the last page of
  *	the root
  */

@@ -53,6 +53,7 @@ void vs_log_durable(struct vs_ssd *s, struct vs_log *log)
 	}
 	log->lanes = 0;
 	log->sync = 0;
+	vs_trim_durable(s, log);
 }
 
 /*

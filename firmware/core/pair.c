@@ -128,6 +128,16 @@ static void move_entries(struct vs_ssd *s, struct vs_log *l, uint32_t from,
 	}
 }
 
+/* A TRIM that is not durable may have taken a block from the lost place. */
+static void hold(struct vs_ssd *s, uint32_t from, uint32_t to)
+{
+	struct vs_block *b = &s->block[vs_block_of(s, to)];
+	uint32_t trim = s->block[vs_block_of(s, from)].trim;
+
+	if (b->trim < trim)
+		b->trim = trim;
+}
+
 /**
  * vs_pair_moved - a lost page of data has another place
  * @s: the device
@@ -147,6 +157,7 @@ void vs_pair_moved(struct vs_ssd *s, const struct vs_rescue *lost,
 
 		if (lpn == VS_NONE)
 			continue;
+		hold(s, from, to);
 		if (s->map[lpn] == from) {
 			s->map[lpn] = to;
 			move_count(s, from, to);

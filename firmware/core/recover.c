@@ -378,6 +378,23 @@ static struct vs_log *next_log(struct vs_ssd *s)
 	return next;
 }
 
+/* False if the change is none of this device. */
+static bool apply_entry(struct vs_ssd *s, const struct vs_log_entry *e)
+{
+	uint32_t blocks = vs_entry_blocks(e), i;
+
+	if (e->lpn >= s->blocks || blocks > s->blocks - e->lpn)
+		return false;
+	if (!(e->slot & VS_TRIM) && !valid_slot(s, e->slot))
+		return false;
+	for (i = e->lpn; i < e->lpn + blocks; i++) {
+		s->map[i] = e->slot & VS_TRIM ? VS_NONE : e->slot;
+		s->dirty[i / s->map_per_page] = 1;
+	}
+	s->stats.replayed++;
+	return true;
+}
+
 /* Merge the log areas and the pages without, each of which is in order already. */
 static enum vs_status replay(struct vs_ssd *s, vs_time now, vs_time *all)
 {
@@ -386,7 +403,6 @@ static enum vs_status replay(struct vs_ssd *s, vs_time now, vs_time *all)
 	for (;;) {
 		struct vs_log *next = next_log(s);
 		enum vs_status status = VS_OK;
-		uint32_t i;
 
 		if (page < s->founds && (!next || s->found[page].seq - s->since <
 					 next->entry[next->durable].order)) {
@@ -398,13 +414,8 @@ static enum vs_status replay(struct vs_ssd *s, vs_time now, vs_time *all)
 		}
 		if (!next)
 			return VS_OK;
-		i = next->durable++;
-		if (next->entry[i].lpn >= s->blocks ||
-		    !valid_slot(s, next->entry[i].slot))
+		if (!apply_entry(s, &next->entry[next->durable++]))
 			return VS_EMEDIA;
-		s->map[next->entry[i].lpn] = next->entry[i].slot;
-		s->dirty[next->entry[i].lpn / s->map_per_page] = 1;
-		s->stats.replayed++;
 	}
 }
 

@@ -256,33 +256,14 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 	return result(s, status, vs_later(done, batch.done));
 }
 
-struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint64_t block,
-			 uint64_t count)
-{
-	uint32_t i, e;
-
-	if (!in_range(s, block, count))
-		return (struct vs_result){ VS_EINVAL, now };
-	if (s->status != VS_OK)
-		return (struct vs_result){ s->status, now };
-	for (i = 0; i < count; i++) {
-		e = vs_buffer_find(s, (uint32_t)block + i);
-		if (e != VS_NONE)
-			vs_buffer_drop(s, e, now);
-		if (s->map[block + i] == VS_NONE)
-			continue;
-		vs_log_room(s, VS_HTAG_LOG, 1);
-		vs_map_set(s, VS_HTAG_LOG, (uint32_t)block + i, VS_NONE, now);
-	}
-	return (struct vs_result){ VS_OK, now };
-}
-
 static bool logged_in(const struct vs_log *l, uint64_t first, uint64_t end)
 {
 	uint32_t i;
 
 	for (i = l->durable; i < l->count; i++) {
-		if (l->entry[i].lpn >= first && l->entry[i].lpn < end)
+		const struct vs_log_entry *e = &l->entry[i];
+
+		if (e->lpn < end && e->lpn + vs_entry_blocks(e) > first)
 			return true;
 	}
 	return l->full;

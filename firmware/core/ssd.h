@@ -193,8 +193,9 @@ struct vs_result vs_read(struct vs_ssd *s, vs_time now, uint64_t block,
 struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 			  uint64_t block, uint32_t count, const void *data,
 			  bool fua);
-struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint64_t block,
-			 uint64_t count);
+/* Afterwards the blocks read as zeroes. It is the tag's, like a write. */
+struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint32_t tag,
+			 uint64_t block, uint64_t count);
 /* All data of all tags of blocks [first, first + count): an NVMe FLUSH. */
 struct vs_result vs_flush(struct vs_ssd *s, vs_time now, uint64_t first,
 			  uint64_t count);
@@ -273,7 +274,7 @@ struct vs_stats {
 /**
  * struct vs_tag_stats - counters of one tag while it has state
  * @buffered: blocks in the write buffer now
- * @unlogged: changes of the map that are not durable yet
+ * @unlogged: changes of the map that are not durable yet; a TRIM is one
  * @written: blocks written under this tag
  * @flushes: completed
  * @flushed: blocks that its flushes took out of the buffer; of hTag, also

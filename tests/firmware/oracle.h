@@ -20,10 +20,10 @@ struct oracle *oracle_copy(const struct oracle *o);
 void oracle_free(struct oracle *o);
 /* Give the block a new version by a tag; @data gets its content. */
 void oracle_write(struct oracle *o, uint64_t block, uint32_t tag, void *data);
-void oracle_trim(struct oracle *o, uint64_t block);
+void oracle_trim(struct oracle *o, uint64_t block, uint32_t tag);
 /*
  * At time @done versions of [first, first + count) are durable: those by @tag
- * and hTag and TRIMs, or of all tags.
+ * and hTag, or of all tags.
  */
 void oracle_flush(struct oracle *o, vs_time done, bool all, uint32_t tag,
 		  uint64_t first, uint64_t count);

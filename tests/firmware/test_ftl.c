@@ -223,7 +223,7 @@ static void test_tag_reuse(void)
 	/* Tags that share the area of the host tag are flushed with every tag. */
 	flush_tag(&d, 4);
 	CHECK(tag_stats(&d, VS_TAG_HOST).buffered == 0);
-	CHECK(vs_trim(d.ssd, d.now, 0, 8).status == VS_OK);
+	CHECK(vs_trim(d.ssd, d.now, VS_TAG_HOST, 0, 8).status == VS_OK);
 	for (tag = 0; tag < 400; tag++) {
 		write_one(&d, VS_TAG_HOST, 9);
 		flush_tag(&d, VS_TAG_HOST);
@@ -244,7 +244,7 @@ static void test_range(void)
 	CHECK(vs_read(d.ssd, 0, UINT64_MAX, 2, block_data).status == VS_EINVAL);
 	CHECK(vs_write(d.ssd, 0, 0, n - 1, 2, block_data, false).status ==
 	      VS_EINVAL);
-	CHECK(vs_trim(d.ssd, 0, 1, UINT64_MAX).status == VS_EINVAL);
+	CHECK(vs_trim(d.ssd, 0, 0, 1, UINT64_MAX).status == VS_EINVAL);
 	CHECK(vs_flush(d.ssd, 0, 0, n + 1).status == VS_EINVAL);
 	CHECK(vs_flush(d.ssd, 0, n, 0).status == VS_OK);
 	device_free(&d);
@@ -275,9 +275,9 @@ static void test_bad_blocks(void)
 	device_format(&d);
 	o = oracle_new(vs_blocks(d.ssd));
 	CHECK(workload_fill(&d, o) == VS_OK);
-	for (i = 0; i < 8; i++) {
+	for (i = 0; i < 24; i++) {
 		vs_get_stats(d.ssd, &s);
-		if (s.bad_blocks > 6)
+		if (s.bad_blocks > 3)
 			break;
 		CHECK(workload_run(&d, o, &seed, 100) == VS_OK);
 	}
@@ -336,7 +336,7 @@ static void test_trimmed_open_block(void)
 	for (i = 0; i < d.c.geometry.pages; i++)
 		write_one(&d, 1, i);
 	flush_tag(&d, 1);
-	CHECK(vs_trim(d.ssd, d.now, 0, i).status == VS_OK);
+	CHECK(vs_trim(d.ssd, d.now, 1, 0, i).status == VS_OK);
 	for (; i < 2 * d.c.geometry.pages; i++)
 		write_one(&d, 1, i);
 	CHECK(d.ssd->bank[0].pending == 1);

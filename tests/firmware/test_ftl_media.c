@@ -109,7 +109,7 @@ static void test_lost_map(unsigned int which)
 	CHECK(read_one(&d, 3) == VS_OK && block_data[0] == 4);
 	CHECK(read_one(&d, 4) == VS_EMEDIA);
 	write_one(&d, 1, 5);
-	CHECK(vs_trim(d.ssd, d.now, 6, 1).status == VS_OK);
+	CHECK(vs_trim(d.ssd, d.now, 1, 6, 1).status == VS_OK);
 	flush_tag(&d, 1);
 	for (i = 0; i < 2; i++) {
 		CHECK(read_one(&d, 4) == VS_EMEDIA);

@@ -54,15 +54,29 @@ MUTATIONS = [
              "\treturn l->full;", "\treturn false;"),
     Mutation("a flush forgets changes that were not logged", "log",
              "VS_BASELINE || l->full)", "VS_BASELINE)"),
-    Mutation("a TRIM is not logged", "ssd",
-             "vs_map_set(s, VS_HTAG_LOG, (uint32_t)block + i, VS_NONE, now);",
-             "vs_map_set(s, VS_NONE, (uint32_t)block + i, VS_NONE, now);"),
-    Mutation("a TRIM leaves the buffered block", "ssd",
-             "if (e != VS_NONE)\n\t\t\tvs_buffer_drop(s, e, now);", ""),
+    Mutation("a TRIM is not logged", "map",
+             "note(s, &s->log[log], lpn, VS_TRIM | count, VS_NONE, now);", ";"),
+    Mutation("a TRIM leaves the buffered block", "trim",
+             "\t\t\tvs_buffer_drop(s, e, now);\n", ""),
+    Mutation("a block trimmed by another tag is no longer the first one's", "trim",
+             "next = VS_HTAG_LOG;", ";"),
+    Mutation("a TRIM relies on another tag's that is not durable", "trim",
+             "!s->trim_oldest && i < count", "i < count"),
+    Mutation("what a TRIM took is erased before it is durable", "trim",
+             "return s->trim_oldest && s->block[block].trim >= s->trim_oldest;", "return false;"),
+    Mutation("a durable TRIM frees what TRIMs of others took", "trim",
+             "\ts->trim_oldest = oldest;", "\ts->trim_oldest = 0;"),
+    Mutation("blocks wait for the first TRIM only", "map",
+             "s->block[block].trim = s->trims;",
+             "s->block[block].trim = s->block[block].trim ? s->block[block].trim : s->trims;"),
+    Mutation("only the first block of a TRIM is replayed", "recover",
+             "uint32_t blocks = vs_entry_blocks(e), i;", "uint32_t blocks = 1, i;"),
+    Mutation("a flush of a range looks at the first block of a TRIM only", "ssd",
+             "e->lpn + vs_entry_blocks(e) > first", "e->lpn >= first"),
     Mutation("a block overwritten by another tag is no longer the first one's", "buffer",
              "if (s->entry[e].log != log)\n\t\t\tlog = VS_HTAG_LOG;", ""),
     Mutation("collection does not wait for durability", "block",
-             "|| b->valid || b->unsafe || b->copies)", "|| b->valid || b->copies)"),
+             "|| b->valid || b->unsafe || b->copies ||", "|| b->valid || b->copies ||"),
     Mutation("an erase does not wait until it is safe", "block",
              "vs_later(now, b->not_before)", "now"),
     Mutation("when an erase is safe is not noted", "block",
@@ -116,8 +130,8 @@ def test_mutation_is_noticed(mutation: Mutation) -> None:
     text = source.read_text()
     assert text.count(mutation.old) == 1, "the line to be broken is not there (any more)"
     source.write_text(text.replace(mutation.old, mutation.new))
-    single, powercut = (build.compile_program(name, "gcc", folder, "-O1", "-w", "-Wno-error",
-                                              tree=tree, kind=())
-                        for name in ("test_ftl", "test_powercut"))
-    assert build.run(single).returncode or any(
+    ftl, trim, powercut = (build.compile_program(name, "gcc", folder, "-O1", "-w", "-Wno-error",
+                                                 tree=tree, kind=())
+                           for name in ("test_ftl", "test_ftl_trim", "test_powercut"))
+    assert any(build.run(program).returncode for program in (ftl, trim)) or any(
         build.run(powercut, *map(str, run)).returncode for run in RUNS)

@@ -43,7 +43,7 @@ MUTATIONS = [
              "s->avoid = first / s->c.geometry.pages / s->c.geometry.blocks;", ""),
     Mutation("a page may lose its pair", "sync", "vs_mark_page_committed(s, first);", ""),
     Mutation("copies are erased before a checkpoint", "block",
-             "|| b->valid || b->unsafe || b->copies)", "|| b->valid || b->unsafe)"),
+             "b->unsafe || b->copies ||\n", "b->unsafe ||\n"),
     Mutation("more pages than recovery can sort", "sync",
              "return s->syncs + s->c.sync_copies <= s->sync_max;",
              "return s->syncs + s->c.sync_copies != 0;"),
