@@ -75,9 +75,11 @@ void vs_block_pending(struct vs_ssd *s, uint32_t block)
 {
 	struct vs_block *b = &s->block[block];
 
-	if (b->state != VS_BLOCK_DATA || b->valid || !b->unsafe || b->pending)
+	if (b->state != VS_BLOCK_DATA || b->valid || b->pending ||
+	    (!b->unsafe && !b->copies && !vs_trim_holds(s, block)))
 		return;
 	b->pending = true;
+	s->bank[block / s->c.geometry.blocks].copied += b->copies > 0;
 	s->bank[block / s->c.geometry.blocks].pending++;
 }
 
@@ -92,13 +94,14 @@ void vs_release(struct vs_ssd *s, uint32_t block)
 	struct vs_lane *l = &s->lane[vs_lane_of(s, block)];
 	struct vs_bank *c = &s->bank[block / s->c.geometry.blocks];
 
-	if (b->state != VS_BLOCK_DATA || b->valid || b->unsafe)
+	if (b->state != VS_BLOCK_DATA || b->valid || b->unsafe || b->copies ||
+	    vs_trim_holds(s, block))
 		return;
 	c->pending -= b->pending;
 	b->pending = false;
 	if (c->victim == block)
 		c->victim = VS_NONE;
-	b->free_at = s->commit_done;
+	b->not_before = s->commit_done;
 	if (b->retire) {
 		b->state = VS_BLOCK_RETIRED;
 		s->retired++;
@@ -184,7 +187,7 @@ enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 			return VS_EREADONLY;
 		s->lane[lane].free--;
 		s->bank[i / s->c.geometry.blocks].free--;
-		status = s->ops->erase(s->ctx, vs_later(now, b->free_at),
+		status = s->ops->erase(s->ctx, vs_later(now, b->not_before),
 				       vs_place(s, vs_page_address(s, i, 0)),
 				       &done);
 		s->stats.erases++;
@@ -196,7 +199,12 @@ enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 			b->log = false;
 			b->lbn = VS_NONE;
 			b->opened = ++s->opens;
-			*f = (struct vs_frontier){ .block = i };
+			f->block = i;
+			f->next = 0;
+			f->committed = 0;
+			f->before = 0;
+			f->kept_page[0] = VS_NONE;
+			f->kept_page[1] = VS_NONE;
 			return VS_OK;
 		}
 		if (status != VS_EMEDIA)

@@ -148,39 +148,53 @@ void vs_buffer_drop(struct vs_ssd *s, uint32_t entry, vs_time free_at)
  * @s: the device
  * @entries: the blocks, whose tags all want the same lane
  * @n: 1 ... blocks of a page; the rest of the page is padding
+ * @sync: let the page be durable by itself, if recovery can find it
  * @now: time
  * @done: when they are programmed; the map says so then, durable or not
  */
 enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
-				 uint32_t n, vs_time now, vs_time *done)
+				 uint32_t n, bool sync, vs_time now,
+				 vs_time *done)
 {
+	uint32_t lane = vs_tag_lane(s, s->entry[*entries].log), i, address;
 	enum vs_status status;
-	uint32_t i, address;
 
+	sync = sync && vs_sync_room(s);
 	for (i = 0; i < n; i++)
 		vs_log_room(s, s->entry[entries[i]].log, n);
+	s->oob->flags = sync ? VS_OOB_SYNC : 0;
 	for (i = 0; i < s->slots; i++) {
 		const uint8_t *data = s->data + (size_t)entries[i < n ? i : 0] *
 				      VS_BLOCK;
 
-		s->oob->slot[i] = (struct vs_oob_slot){ VS_NONE, 0 };
+		s->oob->slot[i] = (struct vs_oob_slot){ .lpn = VS_NONE };
 		copy(s->page + i * VS_BLOCK, data);
 		if (i >= n)
 			continue;
 		s->oob->slot[i].lpn = s->entry[entries[i]].lpn;
 		s->oob->slot[i].crc = vs_crc32c(0, data, VS_BLOCK);
 	}
-	status = s->placement->program(s, vs_tag_lane(s, s->entry[*entries].log),
-				       now, s->page, s->oob, &address, done);
+	status = s->placement->program(s, lane, now, s->page, s->oob, &address,
+				       done);
 	if (status != VS_OK)
 		return status;
 	for (i = 0; i < n; i++) {
+		struct vs_log *log = &s->log[s->entry[entries[i]].log];
+
 		vs_map_set(s, s->entry[entries[i]].log,
 			   s->entry[entries[i]].lpn, address * s->slots + i,
 			   *done);
+		log->sync += sync && !log->full;
+	}
+	if (sync)
+		status = vs_sync_copy(s, lane, now, address, done);
+	for (i = 0; i < n; i++) {
+		struct vs_log *log = &s->log[s->entry[entries[i]].log];
+
+		log->data_done = vs_later(log->data_done, *done);
 		vs_buffer_drop(s, entries[i], *done);
 	}
-	return VS_OK;
+	return status;
 }
 
 /*
@@ -195,13 +209,13 @@ static enum vs_status evict(struct vs_ssd *s, vs_time now)
 	lane = s->log[s->entry[s->oldest].log].lane;
 	n = s->placement->whole(s, s->oldest, entries);
 	if (n)
-		return vs_buffer_program(s, entries, n, now, &done);
+		return vs_buffer_program(s, entries, n, false, now, &done);
 	for (e = s->oldest; e != VS_NONE && n < s->slots; e = s->entry[e].newer) {
 		if (s->log[s->entry[e].log].lane == lane &&
 		    !s->placement->whole(s, e, peers))
 			entries[n++] = e;
 	}
-	return vs_buffer_program(s, entries, n, now, &done);
+	return vs_buffer_program(s, entries, n, false, now, &done);
 }
 
 /*

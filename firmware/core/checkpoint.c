@@ -21,7 +21,7 @@ uint32_t vs_shape(const struct vs_ssd *s)
 	uint32_t shape[] = {
 		g->channels, g->ways, g->blocks, g->pages, g->page_size,
 		g->paired | (uint32_t)s->c.mapping << 1, s->c.lanes,
-		s->c.max_tags, s->log_entries,
+		s->c.max_tags, s->log_entries, s->sync_max,
 	};
 
 	return vs_crc32c(0, shape, sizeof(shape));
@@ -111,6 +111,17 @@ static void fill_map_page(struct vs_ssd *s, uint32_t index)
 	}
 }
 
+/* Places of the map pages, then the blocks that data goes to. */
+static uint32_t root_entry(const struct vs_ssd *s, uint32_t i)
+{
+	if (i < s->map_pages)
+		return s->map_new[i];
+	i -= s->map_pages;
+	if (i < s->hosts)
+		return s->host[i].block;
+	return i - s->hosts < s->banks ? s->bank[i - s->hosts].to.block : VS_NONE;
+}
+
 static void fill_root(struct vs_ssd *s, uint32_t index)
 {
 	struct vs_meta *meta = (struct vs_meta *)s->meta_page;
@@ -124,11 +135,8 @@ static void fill_root(struct vs_ssd *s, uint32_t index)
 		.blocks = s->blocks,
 		.shape = vs_shape(s),
 	};
-	for (i = 0; i < s->roots_per_page; i++) {
-		uint64_t page = (uint64_t)index * s->roots_per_page + i;
-
-		entry[i] = page < s->map_pages ? s->map_new[page] : VS_NONE;
-	}
+	for (i = 0; i < s->roots_per_page; i++)
+		entry[i] = root_entry(s, index * s->roots_per_page + i);
 }
 
 /* The checkpoint exists: what only the one before needed is free. */
@@ -147,17 +155,22 @@ static void adopt(struct vs_ssd *s)
 		s->log[i].count = 0;
 		s->log[i].durable = 0;
 		s->log[i].unlogged = 0;
+		s->log[i].sync = 0;
 		s->log[i].full = false;
 		s->log[i].lanes = 0;
 		s->log[i].commit_done = s->commit_done;
 	}
 	s->full_logs = 0;
-	s->order = 0;
+	s->syncs = 0;
+	vs_trim_forget(s);
+	for (i = 0; i < s->banks; i++)
+		s->bank[i].copied = 0;
 	s->checkpoint = s->checkpoint_max;
 	for (i = 0; i < s->blocks_all; i++) {
 		struct vs_block *b = &s->block[i];
 
 		b->unsafe = 0;
+		b->copies = 0;
 		if (b->state == VS_BLOCK_META && !b->valid && !b->root) {
 			s->lane[vs_lane_of(s, i)].meta--;
 			b->state = VS_BLOCK_DATA;
@@ -207,21 +220,30 @@ enum vs_status vs_checkpoint(struct vs_ssd *s, vs_time now, vs_time *done)
 	status = write_map(s, now, &all);
 	if (status != VS_OK)
 		return status;
+	/*
+	 * One copy of the root may be there while the other is being programmed,
+	 * which must not be on a word line with a map page.
+	 */
+	vs_mark_committed(s);
 	for (i = 0; i < s->blocks_all; i++)
 		s->block[i].root = false;
 	for (i = 0; i < s->root_pages; i++) {
-		uint32_t address;
+		uint32_t address[2];
 
 		fill_root(s, i);
-		status = vs_program_meta(s, i % s->c.lanes, all, s->meta_page,
-					 &address, done);
+		status = vs_program_twice(s, i % s->c.lanes, all, s->meta_page,
+					  address, done);
 		if (status != VS_OK)
 			return status;
-		s->block[address / s->c.geometry.pages].root = true;
+		s->block[address[0] / s->c.geometry.pages].root = true;
+		s->block[address[1] / s->c.geometry.pages].root = true;
 		root_done = vs_later(root_done, *done);
 	}
 	*done = root_done;
+	s->since = s->seq;
+	s->root_done = root_done;
 	s->commit_done = vs_later(s->commit_done, root_done);
+	/* The root itself. */
 	vs_mark_committed(s);
 	s->stats.checkpoints++;
 	adopt(s);

@@ -33,7 +33,6 @@ static bool size(struct vs_ssd *s)
 {
 	uint32_t good = s->blocks_all - s->meta_blocks - s->c.bad_blocks, spare;
 
-	s->hosts = 2;
 	s->lbns = (s->blocks + per_block(s) - 1) / per_block(s);
 	if (s->c.lanes != 1 || good < s->lbns + 3)
 		return false;
@@ -140,6 +139,9 @@ static enum vs_status open_random(struct vs_ssd *s, vs_time now,
 	if (f->block != VS_NONE)
 		vs_close(s, f, false);
 	status = vs_fast_room(s, s->c.log_blocks - 2, now);
+	/* A merge had to program a lost page again, and has opened it. */
+	if (vs_has_page(s, f))
+		return status == VS_EREADONLY ? VS_OK : status;
 	if (status == VS_OK)
 		status = vs_open(s, 0, vs_fast_bank(s), false, now, f);
 	if (status != VS_OK)
@@ -190,6 +192,31 @@ static enum vs_status program(struct vs_ssd *s, uint32_t lane, vs_time now,
 	return status;
 }
 
+/* To a random log block; if one has to be opened, a spare block is used. */
+static enum vs_status again(struct vs_ssd *s, uint32_t bank, vs_time now,
+			    const struct vs_rescue *lost)
+{
+	struct vs_frontier *f = &s->host[VS_FAST_RANDOM];
+	enum vs_status status = VS_OK;
+	uint32_t address;
+	vs_time done;
+
+	(void)bank;
+	if (!vs_has_page(s, f)) {
+		if (f->block != VS_NONE)
+			vs_close(s, f, false);
+		status = vs_open(s, 0, vs_fast_bank(s), false, now, f);
+		if (status != VS_OK)
+			return status;
+		s->block[f->block].log = true;
+	}
+	status = vs_append(s, f, VS_CAUSE_GC, now, lost->page, lost->oob,
+			   &address, &done);
+	if (status == VS_OK)
+		vs_pair_moved(s, lost, address, done);
+	return status;
+}
+
 /* A block with anything that has not its place in it was a log block. */
 static void find_logs(struct vs_ssd *s)
 {
@@ -199,7 +226,7 @@ static void find_logs(struct vs_ssd *s)
 		uint32_t lbn = vs_lbn_of(s, i);
 		struct vs_block *b;
 
-		if (s->map[i] == VS_NONE)
+		if (!vs_mapped(s->map[i]))
 			continue;
 		b = &s->block[vs_block_of(s, s->map[i])];
 		if (s->map[i] % per_block(s) != i % per_block(s) ||
@@ -219,7 +246,7 @@ static void find_data_blocks(struct vs_ssd *s)
 
 		if (i % per_block(s) == 0)
 			data = VS_NONE;
-		if (s->map[i] == VS_NONE || s->block[block].log)
+		if (!vs_mapped(s->map[i]) || s->block[block].log)
 			continue;
 		if (data == VS_NONE)
 			data = block;
@@ -241,5 +268,6 @@ const struct vs_placement vs_fast_mapping = {
 	.size = size,
 	.whole = whole,
 	.program = program,
+	.again = again,
 	.found = found,
 };

@@ -31,7 +31,7 @@ static uint32_t pages_used(const struct vs_ssd *s, uint32_t lbn)
 {
 	uint32_t first = lbn * per_block(s), lpn = end_of(s, lbn);
 
-	while (lpn > first && s->map[lpn - 1] == VS_NONE)
+	while (lpn > first && !vs_mapped(s->map[lpn - 1]))
 		lpn--;
 	return (lpn - first + s->slots - 1) / s->slots;
 }
@@ -76,9 +76,9 @@ static enum vs_status stage_page(struct vs_ssd *s, uint32_t lbn, uint32_t page,
 
 	*count = 0;
 	for (i = 0; i < s->slots; i++)
-		s->stage_oob->slot[i] = (struct vs_oob_slot){ VS_NONE, 0 };
+		s->stage_oob->slot[i] = (struct vs_oob_slot){ .lpn = VS_NONE };
 	for (i = 0; status == VS_OK && i < s->slots; i++) {
-		if (first + i >= s->blocks || s->map[first + i] == VS_NONE)
+		if (first + i >= s->blocks || !vs_mapped(s->map[first + i]))
 			continue;
 		status = stage_block(s, first + i, &loaded, now);
 		*count += s->stage_oob->slot[i].lpn != VS_NONE;
@@ -137,7 +137,7 @@ static void mark_stuck(struct vs_ssd *s, uint32_t lbn, uint32_t data)
 	for (lpn = lbn * per_block(s); lpn < end_of(s, lbn); lpn++) {
 		uint32_t i = vs_block_of(s, s->map[lpn]);
 
-		if (s->map[lpn] != VS_NONE && i != data && !s->block[i].log &&
+		if (vs_mapped(s->map[lpn]) && i != data && !s->block[i].log &&
 		    s->block[i].state == VS_BLOCK_DATA)
 			s->block[i].state = VS_BLOCK_STUCK;
 	}

@@ -70,30 +70,43 @@ static void commit_page(struct vs_ssd *s, uint32_t address)
 		if (commit_in(&s->bank[i].to, block, page))
 			return;
 	}
-	for (i = 0; i < s->c.lanes * s->c.meta_stripe; i++) {
+	for (i = 0; i < s->c.lanes * s->stripe; i++) {
 		if (commit_in(&s->meta[i], block, page))
 			return;
 	}
 }
 
 /**
+ * vs_mark_page_committed - commit a page
+ * @s: the device
+ * @address: its page address
+ */
+void vs_mark_page_committed(struct vs_ssd *s, uint32_t address)
+{
+	if (s->c.geometry.paired)
+		commit_page(s, address);
+}
+
+/**
  * vs_mark_log_committed - commit the pages that a log has just made durable
  * @s: the device
  * @log: the log, before vs_log_durable()
- * @address: of its new page
+ * @address: of the two copies of its new page
  *
  * What other tags have programmed meanwhile is not durable yet, and so may be
  * lost: their word lines are filled up.
  */
-void vs_mark_log_committed(struct vs_ssd *s, const struct vs_log *log, uint32_t address)
+void vs_mark_log_committed(struct vs_ssd *s, const struct vs_log *log,
+			   const uint32_t *address)
 {
 	uint32_t i;
 
 	if (!s->c.geometry.paired)
 		return;
-	commit_page(s, address);
+	commit_page(s, address[0]);
+	commit_page(s, address[1]);
 	for (i = log->durable; i < log->count; i++) {
-		if (log->entry[i].slot != VS_NONE)
+		if (!(log->entry[i].slot & VS_TRIM))
 			commit_page(s, log->entry[i].slot / s->slots);
 	}
 }
@@ -112,7 +125,7 @@ void vs_mark_committed(struct vs_ssd *s)
 		s->host[i].committed = s->host[i].next;
 	for (i = 0; i < s->banks; i++)
 		s->bank[i].to.committed = s->bank[i].to.next;
-	for (i = 0; i < s->c.lanes * s->c.meta_stripe; i++)
+	for (i = 0; i < s->c.lanes * s->stripe; i++)
 		s->meta[i].committed = s->meta[i].next;
 }
 
@@ -144,13 +157,56 @@ uint32_t vs_page_crc(const struct vs_ssd *s, const void *page)
 			 s->c.geometry.page_size - sizeof(zero));
 }
 
-/*
- * Program one page. A block that fails keeps what it has until garbage
- * collection has emptied it; the caller tries the next block.
+/* The page that a power cut cannot take tells of the one before it. */
+static void describe(struct vs_ssd *s, const struct vs_frontier *f,
+		     struct vs_oob *oob)
+{
+	uint32_t i;
+
+	oob->magic = VS_MAGIC;
+	oob->version = VS_FORMAT;
+	oob->erases = s->block[f->block].erases;
+	oob->before = f->before;
+	oob->before_type = f->before_type;
+	for (i = 0; i < s->slots; i++)
+		oob->slot[i].before = f->before ? f->before_lpn[i] : VS_NONE;
+	oob->crc = vs_oob_crc(s, oob);
+}
+
+static void programmed(const struct vs_ssd *s, struct vs_frontier *f,
+		       uint32_t page, const struct vs_oob *oob)
+{
+	bool tell = oob->type != VS_PAGE_DATA || oob->flags & VS_OOB_SYNC;
+	uint32_t i;
+
+	f->next = page + 1;
+	f->before = oob->seq;
+	f->before_type = oob->type;
+	for (i = 0; i < s->slots; i++)
+		f->before_lpn[i] = tell ? oob->slot[i].lpn : VS_NONE;
+}
+
+/**
+ * vs_put - program the next page of a frontier
+ * @s: the device
+ * @f: where; vs_has_page()
+ * @meta: is it a frontier of metadata?
+ * @now: time
+ * @data: the page
+ * @oob: its type, number and slots are filled in
+ * @address: where it went, a page address
+ * @done: when it is programmed
+ *
+ * A block that fails keeps what it has until garbage collection has emptied it;
+ * the caller tries the next block, after it has programmed again what a failed
+ * MSB page took along (vs_ssd.rescues).
+ *
+ * Return: VS_OK; VS_EMEDIA when the block has failed, which @f has let go of;
+ * VS_EREADONLY when too many fail at once; VS_EPOWER.
  */
-static enum vs_status put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
-			  vs_time now, const void *data, struct vs_oob *oob,
-			  uint32_t *address, vs_time *done)
+enum vs_status vs_put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
+		      vs_time now, const void *data, struct vs_oob *oob,
+		      uint32_t *address, vs_time *done)
 {
 	uint32_t page = vs_next_page(s, f), pages = s->c.geometry.pages;
 	struct vs_lane *l = &s->lane[vs_lane_of(s, f->block)];
@@ -158,17 +214,16 @@ static enum vs_status put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 	struct vs_block *b = &s->block[f->block];
 	enum vs_status status;
 
-	oob->magic = VS_MAGIC;
-	oob->erases = b->erases;
-	oob->crc = vs_oob_crc(s, oob);
+	describe(s, f, oob);
 	*address = vs_page_address(s, f->block, page);
-	status = s->ops->program(s->ctx, now, vs_place(s, *address), data, oob,
-				 done);
+	status = s->ops->program(s->ctx, vs_later(now, b->not_before),
+				 vs_place(s, *address), data, oob, done);
 	if (status == VS_EMEDIA) {
 		b->retire = true;
 		l->failed++;
 		/* So that the sum over the causes stays the NAND's. */
 		s->stats.programmed[VS_CAUSE_PADDING] += s->slots;
+		status = vs_pair_lost(s, f, page);
 		vs_close(s, f, meta);
 		return status;
 	}
@@ -176,8 +231,11 @@ static enum vs_status put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 		return status;
 	bank->done = vs_later(bank->done, *done);
 	s->stats.skipped += page - f->next;
-	f->next = page + 1;
-	if (s->c.geometry.paired && vs_pair_of_msb(pages, page) != VS_NO_PAIR)
+	programmed(s, f, page, oob);
+	if (!s->c.geometry.paired)
+		return VS_OK;
+	vs_pair_keep(s, f, page, data, oob);
+	if (vs_pair_of_msb(pages, page) != VS_NO_PAIR)
 		l->msb_done = vs_later(l->msb_done, *done);
 	return VS_OK;
 }
@@ -188,8 +246,25 @@ static void count_data(struct vs_ssd *s, const struct vs_oob *oob,
 	uint32_t i;
 
 	for (i = 0; i < s->slots; i++)
-		s->stats.programmed[oob->slot[i].lpn == VS_NONE ?
+		s->stats.programmed[oob->slot[i].lpn == VS_NONE ||
+				    oob->flags & VS_OOB_COPY ?
 				    VS_CAUSE_PADDING : cause]++;
+}
+
+/**
+ * vs_copied - a page has two copies
+ * @s: the device
+ * @address: theirs, page addresses
+ * @done: when both are programmed
+ *
+ * What is programmed next in their blocks tells that the page was there. So it
+ * waits for both: after a power cut, a page that is told of and cannot be read
+ * has another copy.
+ */
+void vs_copied(struct vs_ssd *s, const uint32_t *address, vs_time done)
+{
+	s->block[address[0] / s->c.geometry.pages].not_before = done;
+	s->block[address[1] / s->c.geometry.pages].not_before = done;
 }
 
 /**
@@ -210,81 +285,20 @@ enum vs_status vs_append(struct vs_ssd *s, struct vs_frontier *f,
 			 enum vs_cause cause, vs_time now, const void *data,
 			 struct vs_oob *oob, uint32_t *address, vs_time *done)
 {
-	enum vs_status status;
+	uint32_t bank = f->block / s->c.geometry.blocks;
+	enum vs_status status, again = VS_OK;
 
 	oob->type = VS_PAGE_DATA;
-	oob->seq = ++s->seq;
-	status = put(s, f, false, now, data, oob, address, done);
+	if (!(oob->flags & VS_OOB_COPY))
+		oob->seq = ++s->seq;
+	status = vs_put(s, f, false, now, data, oob, address, done);
+	if (status == VS_EMEDIA)
+		again = vs_pair_rescue(s, bank, now);
 	if (status != VS_OK)
-		return status;
+		return again == VS_OK ? status : again;
 	s->data_done = vs_later(s->data_done, *done);
 	count_data(s, oob, cause);
 	return VS_OK;
-}
-
-/* Open a metadata block, in @lane if that has a share left. */
-static enum vs_status open_meta(struct vs_ssd *s, uint32_t lane, uint32_t bank,
-				vs_time now, struct vs_frontier *f)
-{
-	uint32_t i;
-
-	for (i = 0; i < s->c.lanes; i++) {
-		uint32_t at = (lane + i) % s->c.lanes;
-		enum vs_status status;
-
-		if (s->lane[at].meta >= s->lane[at].meta_share)
-			continue;
-		status = vs_open(s, at, bank, false, now, f);
-		if (status == VS_OK)
-			s->lane[at].meta++;
-		if (status != VS_EREADONLY)
-			return status;
-	}
-	return VS_EREADONLY;
-}
-
-/**
- * vs_program_meta - program a metadata page
- * @s: the device
- * @lane: preferred
- * @now: time
- * @page: begins with struct vs_meta, of which checksum and number are set here
- * @address: where it went, a page address
- * @done: when it is programmed
- *
- * Return: VS_OK, VS_EREADONLY when metadata has no room left, VS_EPOWER.
- */
-enum vs_status vs_program_meta(struct vs_ssd *s, uint32_t lane, vs_time now,
-			       void *page, uint32_t *address, vs_time *done)
-{
-	struct vs_lane *l = &s->lane[lane];
-	struct vs_frontier *f = &s->meta[lane * s->c.meta_stripe + l->meta_cursor];
-	struct vs_meta *meta = page;
-	enum vs_status status;
-	uint32_t i;
-
-	do {
-		if (!vs_has_page(s, f)) {
-			if (f->block != VS_NONE)
-				vs_close(s, f, true);
-			status = open_meta(s, lane, l->first_bank + l->meta_cursor,
-					   now, f);
-			if (status != VS_OK)
-				return status;
-		}
-		meta->seq = ++s->seq;
-		meta->crc = vs_page_crc(s, page);
-		s->meta_oob->type = (uint16_t)meta->type;
-		s->meta_oob->seq = meta->seq;
-		for (i = 0; i < s->slots; i++)
-			s->meta_oob->slot[i].lpn = VS_NONE;
-		status = put(s, f, true, now, page, s->meta_oob, address, done);
-	} while (status == VS_EMEDIA);
-	l->meta_cursor = (l->meta_cursor + 1) % s->c.meta_stripe;
-	if (status == VS_OK)
-		s->stats.programmed[meta->type == VS_PAGE_LOG ? VS_CAUSE_LOG :
-				    VS_CAUSE_MAP] += s->slots;
-	return status;
 }
 
 /**
@@ -304,9 +318,13 @@ enum vs_status vs_read_page(struct vs_ssd *s, vs_time now, uint32_t address,
 	enum vs_status status = s->ops->read(s->ctx, now, vs_place(s, address),
 					     data, oob, done);
 
-	if (status != VS_OK)
+	/* Whatever the spare bytes are now, they are not an erased page's. */
+	if (status != VS_OK) {
+		oob->magic = 0;
 		return status;
-	if (oob->magic != VS_MAGIC || oob->crc != vs_oob_crc(s, oob))
+	}
+	if (oob->magic != VS_MAGIC || oob->version != VS_FORMAT ||
+	    oob->crc != vs_oob_crc(s, oob))
 		return VS_EMEDIA;
 	return VS_OK;
 }

@@ -91,7 +91,7 @@ static enum vs_status unstage(struct vs_ssd *s, uint32_t bank, vs_time now)
 	if (!s->staged)
 		return VS_OK;
 	for (i = s->staged; i < s->slots; i++)
-		s->stage_oob->slot[i] = (struct vs_oob_slot){ VS_NONE, 0 };
+		s->stage_oob->slot[i] = (struct vs_oob_slot){ .lpn = VS_NONE };
 	status = vs_page_move(s, bank, now, s->stage, s->stage_oob, &address,
 			      &done);
 	if (status != VS_OK)
@@ -208,8 +208,7 @@ static enum vs_status step(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 		b->cursor = 0;
 		b->opened = 0;
 	}
-	for (b->gc_debt += pace(s, lane, bank); b->gc_debt >= 256 && status == VS_OK;
-	     b->gc_debt -= 256) {
+	for (; b->gc_debt >= 256 && status == VS_OK; b->gc_debt -= 256) {
 		uint32_t victim;
 
 		if (b->victim == VS_NONE) {
@@ -251,6 +250,42 @@ static enum vs_status collect_whole(struct vs_ssd *s, uint32_t lane, vs_time now
 	return status;
 }
 
+/* What can be done before there is a need to hurry. */
+static enum vs_status ahead(struct vs_ssd *s, uint32_t lane, uint32_t bank,
+			    vs_time now)
+{
+	enum vs_status status = VS_OK;
+
+	/* If it takes no checkpoint. */
+	if (s->c.personality == VS_TAGGED && !s->full_logs &&
+	    s->bank[bank].pending && !vs_has_copied(s, lane) &&
+	    s->bank[bank].free <= kept(s, lane))
+		status = vs_commit_pending(s, lane, now);
+	if (status == VS_OK && vs_room(s, lane) > vs_reserve(s, lane))
+		status = step(s, lane, bank, now);
+	return status;
+}
+
+/**
+ * vs_gc_owed - collect what pages of a flush have not waited for
+ * @s: the device
+ * @now: time
+ */
+enum vs_status vs_gc_owed(struct vs_ssd *s, vs_time now)
+{
+	enum vs_status status = VS_OK;
+	uint32_t bank;
+
+	if (s->c.mapping != VS_MAP_PAGE)
+		return VS_OK;
+	for (bank = 0; status == VS_OK && bank < s->banks; bank++) {
+		if (s->bank[bank].gc_debt >= 256)
+			status = ahead(s, vs_lane_of(s, bank * s->c.geometry.blocks),
+				       bank, now);
+	}
+	return status;
+}
+
 /**
  * vs_gc - garbage collection before a page of the host is programmed
  * @s: the device
@@ -270,12 +305,10 @@ enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 	uint32_t tries = 4 * l->banks * s->c.geometry.blocks;
 	enum vs_status status = VS_OK;
 
-	/* Before there is a need to hurry, if it takes no checkpoint. */
-	if (s->c.personality == VS_TAGGED && !s->full_logs &&
-	    s->bank[bank].pending && s->bank[bank].free <= kept(s, lane))
-		status = vs_commit_pending(s, lane, now);
-	if (status == VS_OK && vs_room(s, lane) > vs_reserve(s, lane))
-		status = step(s, lane, bank, now);
+	if (vs_room(s, lane) > vs_reserve(s, lane))
+		s->bank[bank].gc_debt += pace(s, lane, bank);
+	if (!s->urgent)
+		status = ahead(s, lane, bank, now);
 	while (status == VS_OK && vs_room(s, lane) <= vs_reserve(s, lane)) {
 		if (!tries--)
 			return VS_EREADONLY;

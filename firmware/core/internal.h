@@ -5,13 +5,17 @@
  * Four rules keep data through a power cut; each is in one place:
  *
  *  1. A change of the map is made durable (log page, root) only after all data
- *     it points to is on the NAND: vs_log_commit(), vs_checkpoint().
+ *     it points to is on the NAND: vs_log_commit(), vs_checkpoint(). A page that
+ *     is durable by itself (sync.c) is both.
  *  2. Once it is durable, no MSB page is programmed whose LSB page holds what
  *     it points to: vs_mark_committed(), vs_mark_log_committed(), vs_next_page().
+ *     If the program of an MSB page fails, its LSB page is programmed again from
+ *     memory: pair.c.
  *  3. A block is erased only when no map entry points to it, and none that is
- *     durable on the NAND either: vs_block.unsafe, vs_release().
+ *     durable on the NAND either: vs_block.unsafe, vs_block.trim,
+ *     vs_release().
  *  4. Erasing waits for the completion, not the issue, of what made it safe:
- *     vs_block.free_at.
+ *     vs_block.not_before.
  */
 #ifndef VCACHE_FW_INTERNAL_H
 #define VCACHE_FW_INTERNAL_H
@@ -25,6 +29,8 @@
 #define VS_GC_FREE 3u
 #define VS_MAX_TAGS 256u
 #define VS_HTAG_LOG 0u
+/* Pages that wait to be programmed again: programs that fail in a row. */
+#define VS_RESCUES 4u
 
 enum vs_block_state {
 	VS_BLOCK_FREE,		/* erased when it is opened, not before */
@@ -43,7 +49,12 @@ enum vs_block_state {
  * @unsafe: changes of the map that took a block out of it and are not durable
  * @erases: known number of erases
  * @opened: vs_ssd.opens when it was opened: its age
- * @free_at: when all is durable that made it free
+ * @trim: number of the newest TRIM that took a block out of it, or 0 (trim.c)
+ * @copies: second copies in it that recovery may need until a checkpoint
+ * @not_before: nothing is done to it earlier: a free block is not erased before
+ *	all is durable that made it free, an open one is programmed further when
+ *	both copies of its last page are there; during recovery, the number of
+ *	its first page
  * @state: enum vs_block_state
  * @retire: mark it bad when it is empty
  * @root: has a page of the newest root
@@ -56,9 +67,11 @@ enum vs_block_state {
 struct vs_block {
 	uint32_t valid;
 	uint32_t unsafe;
+	uint32_t trim;
+	uint32_t copies;
 	uint32_t erases;
 	uint32_t opened;
-	vs_time free_at;
+	vs_time not_before;
 	uint8_t state;
 	bool retire;
 	bool root;
@@ -73,11 +86,34 @@ struct vs_block {
  * @block: VS_NONE: none
  * @next: page to be programmed next, at the earliest
  * @committed: pages below it are committed: they hold data that must not be lost
+ * @before: number of the page programmed last, or 0
+ * @before_type: its type
+ * @before_lpn: what the next page tells of it in vs_oob_slot.before
+ * @kept: with pairs, copies of the LSB pages whose MSB page is still to come:
+ *	the page, then its spare bytes
+ * @kept_page: which these are, or VS_NONE
  */
 struct vs_frontier {
 	uint32_t block;
 	uint32_t next;
 	uint32_t committed;
+	uint64_t before;
+	uint32_t before_type;
+	uint32_t before_lpn[32];
+	uint8_t *kept[2];
+	uint32_t kept_page[2];
+};
+
+/**
+ * struct vs_rescue - a page that was lost because its pair failed
+ * @page: its content
+ * @oob: its spare bytes
+ * @from: where it was, a page address
+ */
+struct vs_rescue {
+	uint8_t *page;
+	struct vs_oob *oob;
+	uint32_t from;
 };
 
 /**
@@ -85,6 +121,7 @@ struct vs_frontier {
  * @done: when all is programmed that it has been given
  * @free: blocks in state FREE
  * @pending: pending blocks: erasable once changes of the map are durable
+ * @copied: of these, with copies, for which it takes a checkpoint
  * @to: where moved, or merged, data goes; FAST has one, that of bank 0
  * @victim: block of the bank being collected step by step, or VS_NONE
  * @cursor: its next page
@@ -98,6 +135,7 @@ struct vs_bank {
 	vs_time done;
 	uint32_t free;
 	uint32_t pending;
+	uint32_t copied;
 	struct vs_frontier to;
 	uint32_t victim;
 	uint32_t cursor;
@@ -147,14 +185,17 @@ struct vs_lane {
  * @old: the place that each change took a block from, or VS_NONE
  * @count: entries
  * @durable: of these, on the NAND
+ * @sync: of those not durable, the last ones, in pages that need no log page
  * @full: there was no room for a change, so the next flush is a checkpoint
  * @unlogged: changes not durable that it has no entries of, being full
+ * @trim: number of its oldest TRIM that is not durable, or 0
  * @lanes: bit for each lane that entries not durable point into
  * @data_done: when all data that the entries point to is programmed
  * @commit_done: when the newest log page is
  * @head: oldest of the tag's buffered blocks, an index of vs_entry
  * @tail: newest
- * @at: where its newest page was found by recovery
+ * @seq: of its newest page, as found by recovery
+ * @lost: number of the newest page of it that recovery knows to be lost
  * @stats: what vs_get_tag_stats() shows
  */
 struct vs_log {
@@ -166,13 +207,16 @@ struct vs_log {
 	uint32_t *old;
 	uint32_t count;
 	uint32_t durable;
+	uint32_t sync;
 	uint32_t unlogged;
 	bool full;
+	uint32_t trim;
 	uint32_t lanes;
 	vs_time data_done;
 	vs_time commit_done;
 	uint32_t head, tail;
-	uint32_t at;
+	uint64_t seq;
+	uint64_t lost;
 	struct vs_tag_stats stats;
 };
 
@@ -204,6 +248,7 @@ struct vs_entry {
  *	place, to be programmed together; their number, 0: it has no such page,
  *	or blocks of it are missing
  * @program: program a page of the host, after making room
+ * @again: program a lost page, without making room: vs_pair_moved() included
  * @found: recovery has found the map
  *
  * The map, its logs and checkpoints are the same for both, and with them what
@@ -216,7 +261,21 @@ struct vs_placement {
 	enum vs_status (*program)(struct vs_ssd *s, uint32_t lane, vs_time now,
 				  const void *data, struct vs_oob *oob,
 				  uint32_t *address, vs_time *done);
+	enum vs_status (*again)(struct vs_ssd *s, uint32_t bank, vs_time now,
+				const struct vs_rescue *lost);
 	void (*found)(struct vs_ssd *s);
+};
+
+/**
+ * struct vs_found - a page that needs no log page, found by recovery
+ * @seq: its number
+ * @address: where it is; if it is lost, of the page that tells so
+ * @lost: it cannot be read
+ */
+struct vs_found {
+	uint64_t seq;
+	uint32_t address;
+	bool lost;
 };
 
 struct vs_ssd {
@@ -230,12 +289,12 @@ struct vs_ssd {
 	uint32_t banks, slots, blocks_all, blocks;
 	uint32_t map_per_page, map_pages, roots_per_page, root_pages;
 	uint32_t log_entries, logs, gc_log, meta_blocks, meta_need, hash_mask;
-	uint32_t hosts, lbns;
+	uint32_t hosts, lbns, stripe, sync_max;
 
 	struct vs_lane *lane;
 	struct vs_block *block;
 	struct vs_frontier *host;	/* of the placement */
-	struct vs_frontier *meta;	/* meta_stripe for each lane */
+	struct vs_frontier *meta;	/* stripe of them for each lane */
 	struct vs_bank *bank;
 	struct vs_log *log;
 
@@ -243,6 +302,10 @@ struct vs_ssd {
 	uint32_t *map_at;	/* page address of each map page */
 	uint32_t *map_new;	/* the same in a checkpoint under way */
 	uint8_t *dirty;		/* map pages that have changed */
+	uint8_t *root_found;	/* pages of the root, by recovery */
+	uint32_t *open_found;	/* blocks open when it was written */
+	struct vs_found *found;	/* sync_max pages, in their order */
+	uint32_t founds;
 	uint8_t *live;		/* map entries that point to each page */
 
 	struct vs_entry *entry;
@@ -256,22 +319,44 @@ struct vs_ssd {
 	struct vs_oob *oob, *read_oob, *stage_oob, *meta_oob;
 	uint32_t staged;
 
+	struct vs_rescue rescue[VS_RESCUES];
+	uint32_t rescues;
+	bool rescuing;
+
 	uint64_t seq;		/* of pages */
 	uint64_t checkpoint;	/* id of the newest */
 	uint64_t checkpoint_max;	/* highest id ever seen */
-	uint32_t order;		/* of map changes since the checkpoint */
+	uint64_t since;		/* number of the root's last page */
+	uint32_t trims;		/* number of the last one since then */
+	uint32_t trim_oldest;	/* of those not durable, or 0 */
+	uint32_t syncs;		/* pages since then that need no log page */
+	bool urgent;		/* programs are of a flush */
+	uint32_t avoid;		/* bank of the first copy, or VS_NONE */
 	uint32_t full_logs;
 	uint32_t opens;
 	uint32_t retired;	/* blocks in state RETIRED */
 	uint32_t lane_cursor;
 	vs_time data_done;	/* all data pages programmed so far */
 	vs_time commit_done;	/* all log pages and roots so far */
+	vs_time root_done;	/* the newest root */
 	struct vs_stats stats;
 };
 
 /* geometry.c */
 bool vs_lay_out(struct vs_ssd *s, const struct vs_config *c, uint8_t *mem,
 		size_t *size);
+
+/* Is it a place, and not VS_NONE or VS_LOST? */
+static inline bool vs_mapped(uint32_t slot)
+{
+	return slot < VS_LOST;
+}
+
+/* Logical blocks that a change of the map is about. */
+static inline uint32_t vs_entry_blocks(const struct vs_log_entry *e)
+{
+	return e->slot & VS_TRIM ? e->slot & ~VS_TRIM : 1;
+}
 
 static inline uint32_t vs_block_of(const struct vs_ssd *s, uint32_t slot)
 {
@@ -326,23 +411,62 @@ static inline uint32_t vs_reserve(const struct vs_ssd *s, uint32_t lane)
 
 /* frontier.c */
 void vs_mark_committed(struct vs_ssd *s);
+void vs_mark_page_committed(struct vs_ssd *s, uint32_t address);
 void vs_mark_log_committed(struct vs_ssd *s, const struct vs_log *log,
-			   uint32_t address);
+			   const uint32_t *address);
 uint32_t vs_next_page(const struct vs_ssd *s, const struct vs_frontier *f);
 bool vs_has_page(const struct vs_ssd *s, const struct vs_frontier *f);
+void vs_copied(struct vs_ssd *s, const uint32_t *address, vs_time done);
 uint32_t vs_oob_crc(const struct vs_ssd *s, const struct vs_oob *oob);
 uint32_t vs_page_crc(const struct vs_ssd *s, const void *page);
+enum vs_status vs_put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
+		      vs_time now, const void *data, struct vs_oob *oob,
+		      uint32_t *address, vs_time *done);
 enum vs_status vs_append(struct vs_ssd *s, struct vs_frontier *f,
 			 enum vs_cause cause, vs_time now, const void *data,
 			 struct vs_oob *oob, uint32_t *address, vs_time *done);
-enum vs_status vs_program_meta(struct vs_ssd *s, uint32_t lane, vs_time now,
-			       void *page, uint32_t *address, vs_time *done);
 enum vs_status vs_read_page(struct vs_ssd *s, vs_time now, uint32_t address,
 			    void *data, struct vs_oob *oob, vs_time *done);
+
+/* meta.c */
+enum vs_status vs_program_meta(struct vs_ssd *s, uint32_t lane, vs_time now,
+			       void *page, uint32_t *address, vs_time *done);
+enum vs_status vs_program_twice(struct vs_ssd *s, uint32_t lane, vs_time now,
+				void *page, uint32_t *address, vs_time *done);
+
+/* pair.c */
+void vs_pair_keep(const struct vs_ssd *s, struct vs_frontier *f, uint32_t page,
+		  const void *data, const struct vs_oob *oob);
+enum vs_status vs_pair_lost(struct vs_ssd *s, const struct vs_frontier *f,
+			    uint32_t page);
+enum vs_status vs_pair_rescue(struct vs_ssd *s, uint32_t bank, vs_time now);
+void vs_pair_moved(struct vs_ssd *s, const struct vs_rescue *lost,
+		   uint32_t address, vs_time done);
 
 /* map.c */
 void vs_map_set(struct vs_ssd *s, uint32_t log, uint32_t lpn, uint32_t slot,
 		vs_time done);
+
+void vs_map_trim(struct vs_ssd *s, uint32_t log, uint32_t lpn, uint32_t count,
+		 vs_time now);
+
+/* trim.c */
+bool vs_trim_holds(const struct vs_ssd *s, uint32_t block);
+void vs_trim_durable(struct vs_ssd *s, struct vs_log *log);
+void vs_trim_forget(struct vs_ssd *s);
+
+/* sync.c */
+bool vs_sync_wanted(const struct vs_ssd *s, uint32_t log, uint64_t blocks);
+bool vs_sync_room(const struct vs_ssd *s);
+enum vs_status vs_sync_copy(struct vs_ssd *s, uint32_t lane, vs_time now,
+			    uint32_t first, vs_time *done);
+void vs_sync_durable(struct vs_ssd *s, struct vs_log *log, vs_time now,
+		     vs_time *done);
+
+/* forward.c */
+enum vs_status vs_forward_find(struct vs_ssd *s, vs_time now, vs_time *all);
+enum vs_status vs_forward_apply(struct vs_ssd *s, const struct vs_found *f,
+				vs_time now, vs_time *all);
 
 /* tag.c */
 uint32_t vs_tag_find(const struct vs_ssd *s, uint32_t tag);
@@ -355,6 +479,16 @@ enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 			     vs_time *done);
 void vs_log_durable(struct vs_ssd *s, struct vs_log *log);
 
+/* format.c */
+struct vs_ssd *vs_prepare(void *mem, const struct vs_config *c,
+			  const struct vs_nand_ops *ops, void *ctx);
+void vs_count_free(struct vs_ssd *s);
+struct vs_result vs_begin(struct vs_ssd *s, vs_time now);
+
+/* recover.c */
+enum vs_status vs_load(struct vs_ssd *s, uint32_t address, bool whole,
+		       vs_time now, vs_time *all);
+
 /* checkpoint.c */
 bool vs_meta_tight(const struct vs_ssd *s);
 enum vs_status vs_checkpoint(struct vs_ssd *s, vs_time now, vs_time *done);
@@ -362,6 +496,7 @@ uint32_t vs_shape(const struct vs_ssd *s);
 
 /* pending.c */
 bool vs_has_pending(const struct vs_ssd *s, uint32_t lane);
+bool vs_has_copied(const struct vs_ssd *s, uint32_t lane);
 enum vs_status vs_commit_pending(struct vs_ssd *s, uint32_t lane, vs_time now);
 
 /* page.c */
@@ -376,10 +511,12 @@ enum vs_status vs_page_move(struct vs_ssd *s, uint32_t bank, vs_time now,
 uint32_t vs_least_worn(const struct vs_ssd *s, uint32_t bank, uint32_t banks);
 enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 		     vs_time now);
+enum vs_status vs_gc_owed(struct vs_ssd *s, vs_time now);
 
 /* fast.c */
 #define VS_FAST_SEQUENTIAL 0u	/* frontiers of the host */
 #define VS_FAST_RANDOM 1u
+#define VS_FAST_FRONTIERS 2u
 extern const struct vs_placement vs_fast_mapping;
 
 static inline uint32_t vs_lbn_of(const struct vs_ssd *s, uint32_t lpn)
@@ -405,6 +542,7 @@ enum vs_status vs_buffer_put(struct vs_ssd *s, uint32_t log, uint32_t lpn,
 			     const void *data, vs_time now, vs_time *done);
 void vs_buffer_drop(struct vs_ssd *s, uint32_t entry, vs_time free_at);
 enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
-				 uint32_t n, vs_time now, vs_time *done);
+				 uint32_t n, bool sync, vs_time now,
+				 vs_time *done);
 
 #endif /* VCACHE_FW_INTERNAL_H */

@@ -31,6 +31,7 @@ void vs_log_room(struct vs_ssd *s, uint32_t log, uint32_t n)
 	s->full_logs++;
 	l->unlogged = l->count - l->durable;
 	l->count = l->durable;
+	l->sync = 0;
 }
 
 /**
@@ -45,17 +46,21 @@ void vs_log_durable(struct vs_ssd *s, struct vs_log *log)
 	for (; log->durable < log->count; log->durable++) {
 		uint32_t old = log->old[log->durable];
 
-		if (old == VS_NONE)
+		if (!vs_mapped(old))
 			continue;
 		s->block[vs_block_of(s, old)].unsafe--;
 		vs_release(s, vs_block_of(s, old));
 	}
 	log->lanes = 0;
+	log->sync = 0;
+	vs_trim_durable(s, log);
 }
 
 /*
  * When the log page may be programmed: not before its data is there, nor while
- * a word line with such data is being programmed further (rules 1 and 2).
+ * a word line with such data is being programmed further (rules 1 and 2). And
+ * not before the checkpoint that it names exists: so a log page without its
+ * checkpoint shows that the media has lost that.
  */
 static vs_time earliest(const struct vs_ssd *s, const struct vs_log *log,
 			vs_time now)
@@ -63,6 +68,7 @@ static vs_time earliest(const struct vs_ssd *s, const struct vs_log *log,
 	uint32_t i;
 
 	now = vs_later(now, log->data_done);
+	now = vs_later(now, s->root_done);
 	for (i = 0; i < s->c.lanes; i++) {
 		if (log->lanes & 1u << i)
 			now = vs_later(now, s->lane[i].msb_done);
@@ -78,7 +84,8 @@ static vs_time earliest(const struct vs_ssd *s, const struct vs_log *log,
  * @done: when they are
  *
  * In the Baseline personality, when they were more than the area takes, and
- * when metadata is short of room, that is a checkpoint.
+ * when metadata is short of room, that is a checkpoint. Pages that are durable
+ * by themselves need nothing, until there are too many for recovery.
  */
 enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 			     vs_time *done)
@@ -86,7 +93,7 @@ enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 	struct vs_log *l = &s->log[log];
 	struct vs_meta *meta = (struct vs_meta *)l->page;
 	enum vs_status status;
-	uint32_t address;
+	uint32_t address[2];
 	vs_time at;
 
 	if (s->c.personality == VS_BASELINE || l->full)
@@ -94,8 +101,12 @@ enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 	*done = vs_later(now, l->commit_done);
 	if (l->durable == l->count)
 		return VS_OK;
-	if (vs_meta_tight(s))
+	if (vs_meta_tight(s) || (l->sync && !vs_sync_room(s)))
 		return vs_checkpoint(s, now, done);
+	if (l->durable + l->sync == l->count) {
+		vs_sync_durable(s, l, now, done);
+		return VS_OK;
+	}
 	*meta = (struct vs_meta){
 		.type = VS_PAGE_LOG,
 		.checkpoint = s->checkpoint,
@@ -103,11 +114,10 @@ enum vs_status vs_log_commit(struct vs_ssd *s, uint32_t log, vs_time now,
 		.count = l->count,
 		.tag = l->tag,
 	};
-	status = vs_program_meta(s, vs_tag_lane(s, log), earliest(s, l, now),
-				 l->page, &address, &at);
+	status = vs_program_twice(s, vs_tag_lane(s, log), earliest(s, l, now),
+				  l->page, address, &at);
 	if (status != VS_OK)
 		return status;
-	/* The page is worth nothing until the checkpoint that it names is there. */
 	*done = vs_later(*done, at);
 	vs_mark_log_committed(s, l, address);
 	l->commit_done = *done;

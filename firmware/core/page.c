@@ -7,7 +7,7 @@
 
 static bool size(struct vs_ssd *s)
 {
-	s->hosts = s->banks;
+	(void)s;
 	return true;
 }
 
@@ -42,15 +42,33 @@ static enum vs_status append(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 			 oob, address, done);
 }
 
+/*
+ * Each in turn; for a flush, the one that has least to do, so that it does not
+ * wait for what was written back or collected before.
+ */
+static uint32_t next_bank(struct vs_ssd *s, uint32_t lane)
+{
+	struct vs_lane *l = &s->lane[lane];
+	uint32_t next = l->first_bank + l->bank_cursor, best = VS_NONE, i;
+
+	for (i = 0; s->urgent && i < l->banks; i++) {
+		uint32_t bank = l->first_bank + (l->bank_cursor + i) % l->banks;
+
+		if (bank != s->avoid && (best == VS_NONE ||
+		    s->bank[bank].done < s->bank[best].done))
+			best = bank;
+	}
+	l->bank_cursor = (l->bank_cursor + 1) % l->banks;
+	return best == VS_NONE ? next : best;
+}
+
 static enum vs_status program(struct vs_ssd *s, uint32_t lane, vs_time now,
 			      const void *data, struct vs_oob *oob,
 			      uint32_t *address, vs_time *done)
 {
-	struct vs_lane *l = &s->lane[lane];
-	uint32_t bank = l->first_bank + l->bank_cursor;
+	uint32_t bank = next_bank(s, lane);
 	enum vs_status status;
 
-	l->bank_cursor = (l->bank_cursor + 1) % l->banks;
 	do {
 		status = vs_gc(s, lane, bank, now);
 		if (status == VS_OK)
@@ -111,6 +129,20 @@ enum vs_status vs_page_move(struct vs_ssd *s, uint32_t bank, vs_time now,
 	return status;
 }
 
+static enum vs_status again(struct vs_ssd *s, uint32_t bank, vs_time now,
+			    const struct vs_rescue *lost)
+{
+	uint32_t lane = vs_lane_of(s, bank * s->c.geometry.blocks), address;
+	enum vs_status status;
+	vs_time done;
+
+	status = append(s, lane, bank, true, vs_page_to(s, lane, bank), now,
+			lost->page, lost->oob, &address, &done);
+	if (status == VS_OK)
+		vs_pair_moved(s, lost, address, done);
+	return status;
+}
+
 static void found(struct vs_ssd *s)
 {
 	(void)s;
@@ -120,5 +152,6 @@ const struct vs_placement vs_page_mapping = {
 	.size = size,
 	.whole = whole,
 	.program = program,
+	.again = again,
 	.found = found,
 };

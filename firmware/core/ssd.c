@@ -87,8 +87,11 @@ struct vs_result vs_read(struct vs_ssd *s, vs_time now, uint64_t block,
 			fill(to, NULL);
 			continue;
 		}
-		status = read_slot(s, now, lpn, to, &page);
-		done = vs_later(done, page.done);
+		status = VS_EMEDIA;
+		if (s->map[lpn] != VS_LOST) {
+			status = read_slot(s, now, lpn, to, &page);
+			done = vs_later(done, page.done);
+		}
 		if (status != VS_OK) {
 			s->stats.lost_reads++;
 			return result(s, status, done);
@@ -104,20 +107,30 @@ struct vs_result vs_read(struct vs_ssd *s, vs_time now, uint64_t block,
 struct batch {
 	uint32_t entry[32];
 	uint32_t n;
+	bool sync;		/* pages are to be durable by themselves */
 	vs_time done;
 };
 
-static enum vs_status batch_end(struct vs_ssd *s, struct batch *b, vs_time now)
+/* A flush waits for it, so it does not wait for other work of the banks. */
+static enum vs_status batch_program(struct vs_ssd *s, struct batch *b,
+				    uint32_t *entry, uint32_t n, vs_time now)
 {
 	enum vs_status status;
-	vs_time done;
+	vs_time done = now;
 
-	if (!b->n)
-		return VS_OK;
-	status = vs_buffer_program(s, b->entry, b->n, now, &done);
-	b->n = 0;
+	s->urgent = true;
+	status = vs_buffer_program(s, entry, n, b->sync, now, &done);
+	s->urgent = false;
 	b->done = vs_later(b->done, done);
 	return status;
+}
+
+static enum vs_status batch_end(struct vs_ssd *s, struct batch *b, vs_time now)
+{
+	uint32_t n = b->n;
+
+	b->n = 0;
+	return n ? batch_program(s, b, b->entry, n, now) : VS_OK;
 }
 
 /* Blocks that fill a page of their own do not wait for others. */
@@ -126,13 +139,9 @@ static enum vs_status batch_add(struct vs_ssd *s, struct batch *b,
 {
 	enum vs_status status = VS_OK;
 	uint32_t peers[32], n = s->placement->whole(s, entry, peers);
-	vs_time done = now;
 
-	if (n) {
-		status = vs_buffer_program(s, peers, n, now, &done);
-		b->done = vs_later(b->done, done);
-		return status;
-	}
+	if (n)
+		return batch_program(s, b, peers, n, now);
 	if (b->n && s->log[s->entry[b->entry[0]].log].lane !=
 		    s->log[s->entry[entry].log].lane)
 		status = batch_end(s, b, now);
@@ -223,6 +232,7 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 	if (s->status != VS_OK)
 		return (struct vs_result){ s->status, now };
 	log = vs_tag_get(s, tag);
+	batch.sync = vs_sync_wanted(s, log, count);
 	for (i = 0; status == VS_OK && i < count; i++) {
 		vs_time at = now;
 
@@ -239,30 +249,11 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 	}
 	if (status == VS_OK && fua)
 		status = commit_logs(s, log, host, now, &batch.done);
+	if (status == VS_OK && fua)
+		status = vs_gc_owed(s, now);
 	if (status == VS_OK)
 		status = vs_buffer_idle(s, now, now);
 	return result(s, status, vs_later(done, batch.done));
-}
-
-struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint64_t block,
-			 uint64_t count)
-{
-	uint32_t i, e;
-
-	if (!in_range(s, block, count))
-		return (struct vs_result){ VS_EINVAL, now };
-	if (s->status != VS_OK)
-		return (struct vs_result){ s->status, now };
-	for (i = 0; i < count; i++) {
-		e = vs_buffer_find(s, (uint32_t)block + i);
-		if (e != VS_NONE)
-			vs_buffer_drop(s, e, now);
-		if (s->map[block + i] == VS_NONE)
-			continue;
-		vs_log_room(s, VS_HTAG_LOG, 1);
-		vs_map_set(s, VS_HTAG_LOG, (uint32_t)block + i, VS_NONE, now);
-	}
-	return (struct vs_result){ VS_OK, now };
 }
 
 static bool logged_in(const struct vs_log *l, uint64_t first, uint64_t end)
@@ -270,10 +261,22 @@ static bool logged_in(const struct vs_log *l, uint64_t first, uint64_t end)
 	uint32_t i;
 
 	for (i = l->durable; i < l->count; i++) {
-		if (l->entry[i].lpn >= first && l->entry[i].lpn < end)
+		const struct vs_log_entry *e = &l->entry[i];
+
+		if (e->lpn < end && e->lpn + vs_entry_blocks(e) > first)
 			return true;
 	}
 	return l->full;
+}
+
+/* How many blocks of a range are buffered; not more than a few are counted. */
+static uint32_t buffered_in(const struct vs_ssd *s, uint64_t first, uint64_t end)
+{
+	uint32_t n = 0, e, most = s->c.sync_pages * s->slots;
+
+	for (e = s->oldest; e != VS_NONE && n <= most; e = s->entry[e].newer)
+		n += s->entry[e].lpn >= first && s->entry[e].lpn < end;
+	return n;
 }
 
 /* Program what is buffered of a range of blocks, of all tags. */
@@ -312,6 +315,8 @@ struct vs_result vs_flush(struct vs_ssd *s, vs_time now, uint64_t first,
 		count = s->blocks;
 	}
 	free = s->free_count;
+	batch.sync = vs_sync_wanted(s, VS_HTAG_LOG,
+				    buffered_in(s, first, first + count));
 	status = batch_range(s, &batch, first, first + count, now);
 	s->log[VS_HTAG_LOG].stats.flushed += s->free_count - free;
 	for (i = 0; status == VS_OK && i < s->gc_log; i++) {
@@ -324,7 +329,17 @@ struct vs_result vs_flush(struct vs_ssd *s, vs_time now, uint64_t first,
 			status = vs_log_commit(s, i, now, &at);
 		batch.done = vs_later(batch.done, at);
 	}
+	if (status == VS_OK)
+		status = vs_gc_owed(s, now);
 	return result(s, status, batch.done);
+}
+
+/* Blocks that a flush of a tag programs. */
+static uint64_t to_flush(const struct vs_ssd *s, uint32_t log)
+{
+	uint64_t n = s->log[log].stats.buffered;
+
+	return log == VS_HTAG_LOG ? n : n + s->log[VS_HTAG_LOG].stats.buffered;
 }
 
 struct vs_result vs_flush_tag(struct vs_ssd *s, vs_time now, uint32_t tag)
@@ -343,6 +358,7 @@ struct vs_result vs_flush_tag(struct vs_ssd *s, vs_time now, uint32_t tag)
 		status = r.status;
 		own = r.done;
 	} else {
+		batch.sync = vs_sync_wanted(s, log, to_flush(s, log));
 		status = batch_tag(s, &batch, log, now);
 		if (status == VS_OK && log != VS_HTAG_LOG)
 			status = batch_tag(s, &batch, VS_HTAG_LOG, now);
@@ -354,6 +370,8 @@ struct vs_result vs_flush_tag(struct vs_ssd *s, vs_time now, uint32_t tag)
 			status = vs_log_commit(s, VS_HTAG_LOG, now, &host);
 	}
 	own = vs_later(vs_later(own, host), batch.done);
+	if (status == VS_OK)
+		status = vs_gc_owed(s, now);
 	if (status == VS_OK)
 		status = vs_buffer_idle(s, now, own);
 	stats->flushes++;

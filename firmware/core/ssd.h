@@ -57,8 +57,8 @@ struct vs_geometry {
 	bool paired;
 };
 
-/* Spare bytes of a page that the firmware uses. */
-#define VS_OOB_SIZE(page_size) (24u + (page_size) / VS_BLOCK * 8u)
+/* Spare bytes of a page that the firmware uses, a multiple of 8. */
+#define VS_OOB_SIZE(page_size) ((40u + (page_size) / VS_BLOCK * 12u + 7u) & ~7u)
 
 struct vs_page {
 	uint32_t bank;
@@ -70,8 +70,9 @@ struct vs_page {
  * struct vs_nand_ops - everything the firmware does to the world
  * @read: @data may be NULL: spare bytes only. VS_EMEDIA when uncorrectable.
  *	An erased page reads as ones.
- * @program: VS_EMEDIA when it failed; then the block is to be retired, but
- *	what was programmed before stays readable
+ * @program: VS_EMEDIA when it failed; then the block is to be retired. What
+ *	was programmed before stays readable, but for the other page of the word
+ *	line if there are pairs
  * @erase: VS_EMEDIA when it failed
  * @is_bad: does the block carry a bad-block mark?
  * @mark_bad: give it one; it stays over a power cut
@@ -117,7 +118,8 @@ enum vs_mapping {
  * @max_tags: tags that have state at a time, hTag included, 1 ... 256. Who
  *	comes when all are in use is treated as hTag until one is free
  * @lanes: groups of whole channels, 1 ... @geometry.channels
- * @meta_stripe: metadata blocks open at once in a lane, 1 ... its banks
+ * @meta_stripe: metadata blocks open at once in a lane, 1 ... its banks; at
+ *	least two are, for the two copies of a page
  * @spare_percent: over-provisioning, 0 ... 90, on top of what garbage
  *	collection must have to get on at all
  * @bad_blocks: per lane, set aside for factory and grown bad blocks
@@ -135,6 +137,12 @@ enum vs_mapping {
  *	uses none of @gc, @gc_pages and @idle_percent
  * @log_entries: changes of the map that a tag's log area takes, at most what a
  *	page has room for; 0: that
+ * @sync_pages: a flush, or write with FUA, of at most so many pages of data
+ *	programs no log page: recovery finds them by their spare bytes; at most
+ *	32, 0: there are always log pages. Only of VS_TAGGED with VS_MAP_PAGE
+ * @sync_copies: how often each of these pages is programmed, on as many banks
+ *	at the same time: 2, or 1 if it may happen that the newest page of an
+ *	erase block cannot be read after a power cut, and is taken for torn
  * @log_blocks: of VS_MAP_FAST, the sequential one included: at least 2, at
  *	most what is spare; 0: as many as that gives
  */
@@ -154,6 +162,8 @@ struct vs_config {
 	enum vs_mapping mapping;
 	uint32_t log_entries;
 	uint32_t log_blocks;
+	uint32_t sync_pages;
+	uint32_t sync_copies;
 };
 
 /* Bytes of memory for a device, of any alignment; 0: the values are wrong. */
@@ -167,8 +177,10 @@ struct vs_result vs_format(struct vs_ssd **out, void *mem,
 			   vs_time now);
 /*
  * Recover a formatted device, after a power cut or not. VS_EMEDIA: there is
- * none of this geometry, lanes and size, or its metadata is lost. VS_EREADONLY:
- * the device is worn out, and can be read.
+ * none of this geometry, lanes and size, or so much of its metadata is lost
+ * that nobody knows which blocks are concerned. Blocks of a map page that is
+ * lost read as VS_EMEDIA until they are written or trimmed. VS_EREADONLY: the
+ * device is worn out, and can be read.
  */
 struct vs_result vs_mount(struct vs_ssd **out, void *mem,
 			  const struct vs_config *c,
@@ -181,8 +193,9 @@ struct vs_result vs_read(struct vs_ssd *s, vs_time now, uint64_t block,
 struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 			  uint64_t block, uint32_t count, const void *data,
 			  bool fua);
-struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint64_t block,
-			 uint64_t count);
+/* Afterwards the blocks read as zeroes. It is the tag's, like a write. */
+struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint32_t tag,
+			 uint64_t block, uint64_t count);
 /* All data of all tags of blocks [first, first + count): an NVMe FLUSH. */
 struct vs_result vs_flush(struct vs_ssd *s, vs_time now, uint64_t first,
 			  uint64_t count);
@@ -205,7 +218,7 @@ enum vs_cause {
 	VS_CAUSE_GC,		/* data moved by garbage collection */
 	VS_CAUSE_LOG,		/* tags' log areas */
 	VS_CAUSE_MAP,		/* map pages and roots of checkpoints */
-	VS_CAUSE_PADDING,	/* rest of a data page that had to be written */
+	VS_CAUSE_PADDING,	/* rest of a data page, and its second copy */
 	VS_CAUSE_MERGE,		/* data moved by merges of VS_MAP_FAST */
 	VS_CAUSES
 };
@@ -227,9 +240,12 @@ enum vs_merge {
  * @skipped: pages left out because their pair held durable data
  * @erases: blocks erased
  * @checkpoints: of the map
+ * @sync_pages: pages of data that needed no log page, copies included
  * @spilled: pages that went to another lane than the tag's
  * @bad_blocks: now, factory and grown
  * @lost_reads: reads that the media failed
+ * @lost_blocks: blocks that vs_mount() has found lost with their map page
+ * @rescued: pages programmed again because their pair failed
  * @recovery_pages: pages read by vs_mount()
  * @replayed: log entries applied by vs_mount()
  * @merges: of each kind, each of one logical block
@@ -243,9 +259,12 @@ struct vs_stats {
 	uint64_t skipped;
 	uint64_t erases;
 	uint64_t checkpoints;
+	uint64_t sync_pages;
 	uint64_t spilled;
 	uint64_t bad_blocks;
 	uint64_t lost_reads;
+	uint64_t lost_blocks;
+	uint64_t rescued;
 	uint64_t recovery_pages;
 	uint64_t replayed;
 	uint64_t merges[VS_MERGES];
@@ -255,7 +274,7 @@ struct vs_stats {
 /**
  * struct vs_tag_stats - counters of one tag while it has state
  * @buffered: blocks in the write buffer now
- * @unlogged: changes of the map that are not durable yet
+ * @unlogged: changes of the map that are not durable yet; a TRIM is one
  * @written: blocks written under this tag
  * @flushes: completed
  * @flushed: blocks that its flushes took out of the buffer; of hTag, also

@@ -3,7 +3,8 @@
 
 /*
  * 8 dies on 4 channels, one-shot programming of 16 KiB pages, 8 MiB of write
- * buffer, 7 % spare.
+ * buffer, 7 % spare. Flushes of up to four pages need no log page. The other
+ * drives have the log pages of the papers' firmware.
  */
 #define TLC_CONFIG {							\
 	.geometry = {							\
@@ -22,6 +23,8 @@
 	.gc = VS_GC_GREEDY,						\
 	.gc_pages = 8,							\
 	.wear_gap = 64,							\
+	.sync_pages = 4,						\
+	.sync_copies = 2,						\
 }
 #define TLC_ENDURANCE 3000
 

@@ -226,6 +226,9 @@ static enum vs_status nand_program(void *ctx, vs_time now, struct vs_page at,
 	if (fails(n)) {
 		block->failed = 1;
 		n->state[nand_page_index(n, at)] = PAGE_TORN | UNREADABLE;
+		/* The word line is lost, with the LSB page in it. */
+		if (pair.page != at.page && pair.page != VS_NO_PAIR)
+			nand_damage(n, pair);
 		return finish(n, op, VS_EMEDIA, done);
 	}
 	return finish(n, op, VS_OK, done);

@@ -20,7 +20,7 @@ struct block_state {
 	uint8_t unused;
 };
 
-#define IMAGE_MAGIC "vsnand2"
+#define IMAGE_MAGIC "vsnand3"
 
 /* The beginning of an image file. */
 struct image_head {

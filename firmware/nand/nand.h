@@ -25,7 +25,8 @@
  * @timing: its timing
  * @seed: seed of all random decisions
  * @factory_bad: number of blocks that are marked bad from the start
- * @fail_ppm: programs and erases that fail, in parts per million
+ * @fail_ppm: programs and erases that fail, in parts per million. The failed
+ *	program of an MSB page takes its LSB page along
  * @path: image file, created if it does not exist; NULL: memory
  * @label: data of the user, stored in a new image
  * @no_data: do not store data; it reads as zeroes. For long runs on large arrays

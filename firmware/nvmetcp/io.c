@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The NVM command set (NVM Command Set 1.0 §3.2) and three vendor commands:
- * Flush, Write and Read with a tag in CDW2.
+ * The NVM command set (NVM Command Set 1.0 §3.2) and four vendor commands:
+ * Flush, Write, Read and Deallocate with a tag in CDW2.
  */
 #include "command.h"
 #include "conn.h"
@@ -247,7 +247,7 @@ static uint16_t write_zeroes_execute(struct request *r)
 	    !media_whole_blocks(e))
 		return media_write(s, VS_TAG_HOST, e, s->zeroes, is_fua(r),
 				   &r->done);
-	status = media_trim(s, e, &r->done);
+	status = media_trim(s, VS_TAG_HOST, e, &r->done);
 	if (!status && (is_fua(r) || !s->write_cache))
 		status = media_flush(s, e, &r->done);
 	return status;
@@ -272,10 +272,11 @@ static uint16_t dsm_prepare(struct request *r)
 	return check_namespace(r);
 }
 
-static uint16_t dsm_execute(struct request *r)
+static uint16_t deallocate(struct request *r, uint32_t tag, bool wanted)
 {
 	const struct dsm_range *range = (const void *)r->data;
 	uint32_t n = dsm_ranges(r), i;
+	struct subsys *s = r->conn->subsys;
 	struct extent e[DSM_RANGES];
 	uint16_t status = SC_SUCCESS;
 
@@ -285,16 +286,35 @@ static uint16_t dsm_execute(struct request *r)
 				 le32_to_cpu(range[i].length), &e[i]))
 			return out_of_range(r);
 	}
-	/* The other attributes are hints and are ignored. */
-	if (!(le32_to_cpu(r->sqe.cdw11) & DSM_AD))
+	if (!wanted)
 		return SC_SUCCESS;
 	for (i = 0; i < n && !status; i++)
-		status = media_trim(r->conn->subsys, e[i], &r->done);
+		status = media_trim(s, tag, e[i], &r->done);
+	for (i = 0; i < n && !status && !s->write_cache; i++)
+		status = media_flush(s, e[i], &r->done);
 	return status;
 }
 
+static uint16_t dsm_execute(struct request *r)
+{
+	/* The other attributes are hints and are ignored. */
+	return deallocate(r, VS_TAG_HOST, le32_to_cpu(r->sqe.cdw11) & DSM_AD);
+}
+
+static uint16_t tagged_deallocate_prepare(struct request *r)
+{
+	uint16_t status = dsm_prepare(r);
+
+	return status ? status : check_tag(r);
+}
+
+static uint16_t tagged_deallocate_execute(struct request *r)
+{
+	return deallocate(r, le32_to_cpu(r->sqe.cdw2), true);
+}
+
 #define CHANGES (EFFECT_CSUPP | EFFECT_LBCC)
-#define TAGGED_COMMANDS 3u
+#define TAGGED_COMMANDS 4u
 
 static const struct command commands[] = {
 	{ IO_FLUSH, EFFECT_CSUPP, flush_prepare, flush_execute },
@@ -311,6 +331,8 @@ static const struct command commands[] = {
 	  tagged_write_execute },
 	{ IO_TAGGED_READ, EFFECT_CSUPP, tagged_transfer_prepare,
 	  tagged_read_execute },
+	{ IO_TAGGED_DEALLOCATE, CHANGES, tagged_deallocate_prepare,
+	  tagged_deallocate_execute },
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))

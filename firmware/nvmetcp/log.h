@@ -89,6 +89,7 @@ struct log_changed_namespaces {
 #define VCACHE_TAG_STATISTICS (1u << 3)
 #define VCACHE_WRITES (1u << 4)
 #define VCACHE_ERASES (1u << 5)
+#define VCACHE_TAGGED_DEALLOCATE (1u << 6)
 
 struct log_vcache {
 	char signature[8];
@@ -96,7 +97,8 @@ struct log_vcache {
 	uint8_t tagged_flush;
 	uint8_t tagged_write;
 	uint8_t tagged_read;
-	uint8_t reserved13[3];
+	uint8_t tagged_deallocate;
+	uint8_t reserved14[2];
 	struct le32 capabilities;
 	struct le32 max_tag;
 	struct le32 tags_used;

@@ -139,20 +139,22 @@ uint16_t media_write(struct subsys *s, uint32_t tag, struct extent e,
 /**
  * media_trim - deallocate the blocks that are completely inside of an extent
  * @s: the subsystem
+ * @tag: tag of the deallocation
  * @e: the extent
  * @done: raised to the time of completion
  *
  * Return: the status.
  */
-uint16_t media_trim(struct subsys *s, struct extent e, vs_time *done)
+uint16_t media_trim(struct subsys *s, uint32_t tag, struct extent e,
+		    vs_time *done)
 {
 	uint64_t first = (e.offset + VS_BLOCK - 1) / VS_BLOCK;
 	uint64_t end = (e.offset + e.length) / VS_BLOCK;
 
 	if (first >= end)
 		return SC_SUCCESS;
-	return take(s, vs_trim(s->config.device.ssd, subsys_clock(s), first,
-			       end - first), done);
+	return take(s, vs_trim(s->config.device.ssd, subsys_clock(s), tag,
+			       first, end - first), done);
 }
 
 /**

@@ -24,7 +24,8 @@ uint16_t media_compare(struct subsys *s, struct extent e, const void *data,
 		       vs_time *done);
 uint16_t media_write(struct subsys *s, uint32_t tag, struct extent e,
 		     const void *data, bool fua, vs_time *done);
-uint16_t media_trim(struct subsys *s, struct extent e, vs_time *done);
+uint16_t media_trim(struct subsys *s, uint32_t tag, struct extent e,
+		    vs_time *done);
 uint16_t media_flush(struct subsys *s, struct extent e, vs_time *done);
 
 static inline bool media_whole_blocks(struct extent e)

@@ -77,6 +77,7 @@ enum io_opcode {
 	IO_TAGGED_FLUSH = 0xc0,
 	IO_TAGGED_WRITE = 0xc1,
 	IO_TAGGED_READ = 0xc2,
+	IO_TAGGED_DEALLOCATE = 0xc5,
 };
 
 /* Bits 1:0 of an opcode or of a FCTYPE */

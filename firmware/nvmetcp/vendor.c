@@ -18,11 +18,13 @@ void log_vcache(const struct subsys *s, struct log_window *w)
 		.tagged_flush = IO_TAGGED_FLUSH,
 		.tagged_write = IO_TAGGED_WRITE,
 		.tagged_read = IO_TAGGED_READ,
+		.tagged_deallocate = IO_TAGGED_DEALLOCATE,
 		.capabilities = cpu_to_le32(VCACHE_TAGGED_FLUSH |
 					    VCACHE_TAGGED_WRITE |
 					    VCACHE_TAGGED_READ |
 					    VCACHE_TAG_STATISTICS |
-					    VCACHE_WRITES | VCACHE_ERASES),
+					    VCACHE_WRITES | VCACHE_ERASES |
+					    VCACHE_TAGGED_DEALLOCATE),
 		.max_tag = cpu_to_le32(s->tags.max),
 		.tags_used = cpu_to_le32(s->tags.count),
 		.max_tags = cpu_to_le32(s->config.device.max_tags),

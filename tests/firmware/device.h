@@ -18,14 +18,14 @@ struct device {
 };
 
 /* Small devices, each with a special property. */
-#define SHAPES 9
+#define SHAPES 14
 
 static inline struct vs_config shape(unsigned int i,
 				     enum vs_personality personality)
 {
 	static const struct vs_config all[SHAPES] = {
 		/* Minimum size, one block per page, logs that fill up. */
-		{ { 1, 1, 30, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
+		{ { 1, 1, 34, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
 		  .gc_pages = 2, .wear_gap = 4, .log_entries = 12 },
 		/* MLC, two blocks per page, banks that write back. */
 		{ { 1, 2, 27, 8, 8192, true }, 8, 4, 1, 1, 0, 0,
@@ -41,7 +41,7 @@ static inline struct vs_config shape(unsigned int i,
 		{ { 2, 1, 23, 16, 8192, true }, 8, 1, 1, 2, 10, 0,
 		  .gc = VS_GC_COST_BENEFIT, .gc_pages = 1 },
 		/* FAST, one block per page, log blocks down to the last block. */
-		{ { 1, 1, 30, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
+		{ { 1, 1, 34, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
 		  .gc_pages = 1, .wear_gap = 4, .mapping = VS_MAP_FAST },
 		/* FAST on MLC, few log blocks, logs that fill up, a tail. */
 		{ { 1, 2, 27, 8, 8192, true }, 8, 4, 1, 1, 0, 0,
@@ -54,6 +54,25 @@ static inline struct vs_config shape(unsigned int i,
 		/* FAST on MLC with a single tag. */
 		{ { 2, 1, 23, 16, 8192, true }, 8, 1, 1, 2, 10, 0,
 		  .gc_pages = 1, .mapping = VS_MAP_FAST, .log_blocks = 4 },
+		/* Flushes without log pages: one bank. */
+		{ { 1, 1, 34, 8, 4096, false }, 6, 3, 1, 1, 0, 0,
+		  .gc_pages = 2, .wear_gap = 4, .log_entries = 12,
+		  .sync_pages = 2, .sync_copies = 2 },
+		/* MLC, banks that write back. */
+		{ { 1, 2, 27, 8, 8192, true }, 8, 4, 1, 1, 0, 0,
+		  .idle_percent = 38, .gc_pages = 2,
+		  .sync_pages = 4, .sync_copies = 2 },
+		/* Two lanes of MLC, more tags than logs. */
+		{ { 2, 2, 31, 8, 8192, true }, 16, 3, 2, 1, 5, 2,
+		  .gc = VS_GC_COST_BENEFIT, .gc_pages = 4, .wear_gap = 8,
+		  .log_entries = 30, .sync_pages = 8, .sync_copies = 2 },
+		/* Four blocks per page, four banks. */
+		{ { 4, 1, 21, 8, 16384, false }, 24, 5, 2, 2, 5, 1,
+		  .gc_pages = 4, .sync_pages = 2, .sync_copies = 2 },
+		/* One program for each. */
+		{ { 2, 2, 31, 8, 8192, true }, 16, 3, 1, 1, 5, 2,
+		  .gc_pages = 4, .log_entries = 30,
+		  .sync_pages = 4, .sync_copies = 1 },
 	};
 	struct vs_config c = all[i];
 

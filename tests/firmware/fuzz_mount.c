@@ -74,7 +74,8 @@ static void use(struct device *d)
 	for (i = 0; i < blocks; i++)
 		vs_write(d->ssd, d->now, i % 3, i * 7 % blocks, 1, data,
 			 i % 8 == 0);
-	vs_trim(d->ssd, d->now, 0, blocks);
+	vs_trim(d->ssd, d->now, 1, 2, blocks / 2);
+	vs_trim(d->ssd, d->now, 0, 0, blocks);
 	vs_flush(d->ssd, d->now, 0, blocks);
 }
 

@@ -4,12 +4,12 @@
 #include <string.h>
 
 #define WORDS (VS_BLOCK / sizeof(uint64_t))
-#define TRIM UINT32_MAX
 
 /* Numbers are never reused, even of lost versions: reuse would hide errors. */
 struct version {
 	uint32_t number;
-	uint32_t tag;		/* TRIM: reads as zeros */
+	uint32_t tag;
+	bool trim;		/* reads as zeroes */
 };
 
 /* The version that is certainly durable, and all later ones, by index. */
@@ -43,7 +43,7 @@ struct oracle *oracle_new(uint64_t blocks)
 	o->block = calloc(blocks, sizeof(*o->block));
 	CHECK(o->block);
 	for (i = 0; i < blocks; i++)
-		oracle_trim(o, i);
+		oracle_trim(o, i, VS_TAG_HOST);
 	oracle_flush(o, 0, true, 0, 0, blocks);
 	oracle_tick(o, 0);
 	return o;
@@ -93,7 +93,7 @@ static struct version *newest(const struct history *h)
 	return &h->version[h->count - 1];
 }
 
-static void append(struct history *h, uint32_t tag)
+static void append(struct history *h, uint32_t tag, bool trim)
 {
 	if (h->count == h->room) {
 		h->room = h->room ? 2 * h->room : 4;
@@ -101,7 +101,7 @@ static void append(struct history *h, uint32_t tag)
 				     h->room * sizeof(*h->version));
 		CHECK(h->version);
 	}
-	h->version[h->count++] = (struct version){ ++h->next, tag };
+	h->version[h->count++] = (struct version){ ++h->next, tag, trim };
 }
 
 static void content(uint64_t block, uint32_t version, uint64_t *word)
@@ -115,13 +115,13 @@ static void content(uint64_t block, uint32_t version, uint64_t *word)
 
 void oracle_write(struct oracle *o, uint64_t block, uint32_t tag, void *data)
 {
-	append(&o->block[block], tag);
+	append(&o->block[block], tag, false);
 	content(block, newest(&o->block[block])->number, data);
 }
 
-void oracle_trim(struct oracle *o, uint64_t block)
+void oracle_trim(struct oracle *o, uint64_t block, uint32_t tag)
 {
-	append(&o->block[block], TRIM);
+	append(&o->block[block], tag, true);
 }
 
 /* The number of the newest version that a flush covers. */
@@ -132,7 +132,7 @@ static uint32_t covered(const struct history *h, bool all, uint32_t tag)
 	for (i = h->count - 1; i > h->floor; i--) {
 		uint32_t by = h->version[i].tag;
 
-		if (all || by == tag || by == VS_TAG_HOST || by == TRIM)
+		if (all || by == tag || by == VS_TAG_HOST)
 			break;
 	}
 	return h->version[i].number;
@@ -210,11 +210,11 @@ static uint32_t version_of(const struct oracle *o, uint64_t block,
 	for (i = h->count; i-- > 0;) {
 		const struct version *v = &h->version[i];
 
-		if (v->tag == TRIM ? is_zero(word) :
+		if (v->trim ? is_zero(word) :
 		    word[0] == (block << 32 | v->number))
 			break;
 	}
-	if (i >= h->count || h->version[i].tag == TRIM)
+	if (i >= h->count || h->version[i].trim)
 		return i < h->count ? i : h->count;
 	content(block, h->version[i].number, expected);
 	return memcmp(word, expected, sizeof(word)) ? h->count : i;
@@ -223,6 +223,13 @@ static uint32_t version_of(const struct oracle *o, uint64_t block,
 void oracle_check_read(const struct oracle *o, uint64_t block, const void *data)
 {
 	CHECK(version_of(o, block, data) == o->block[block].count - 1);
+}
+
+bool oracle_allows(const struct oracle *o, uint64_t block, const void *data)
+{
+	uint32_t v = version_of(o, block, data);
+
+	return v < o->block[block].count && v >= o->block[block].floor;
 }
 
 static void read_block(struct device *d, uint64_t block, void *data)

@@ -20,10 +20,10 @@ struct oracle *oracle_copy(const struct oracle *o);
 void oracle_free(struct oracle *o);
 /* Give the block a new version by a tag; @data gets its content. */
 void oracle_write(struct oracle *o, uint64_t block, uint32_t tag, void *data);
-void oracle_trim(struct oracle *o, uint64_t block);
+void oracle_trim(struct oracle *o, uint64_t block, uint32_t tag);
 /*
  * At time @done versions of [first, first + count) are durable: those by @tag
- * and hTag and TRIMs, or of all tags.
+ * and hTag, or of all tags.
  */
 void oracle_flush(struct oracle *o, vs_time done, bool all, uint32_t tag,
 		  uint64_t first, uint64_t count);
@@ -33,6 +33,8 @@ void oracle_tick(struct oracle *o, vs_time now);
 void oracle_cut(struct oracle *o, vs_time time);
 /* Without a power cut since: exactly the newest version. */
 void oracle_check_read(const struct oracle *o, uint64_t block, const void *data);
+/* After a power cut: may the block have this content? */
+bool oracle_allows(const struct oracle *o, uint64_t block, const void *data);
 /* After a power cut: read and check all blocks, which are valid from now on. */
 void oracle_check_recovered(struct oracle *o, struct device *d);
 /* The device has lost no data. */

@@ -52,7 +52,8 @@ static inline void check_banks(const struct vs_ssd *s)
 			free += b->state == VS_BLOCK_FREE;
 			pending += b->state == VS_BLOCK_DATA && !b->valid;
 			CHECK(b->state != VS_BLOCK_DATA || b->valid ||
-			      b->unsafe);
+			      b->unsafe || b->copies ||
+			      vs_trim_holds(s, i));
 		}
 		CHECK(s->bank[bank].free == free);
 		CHECK(s->bank[bank].pending == pending);

@@ -24,10 +24,10 @@ static void run(struct device *d, struct oracle *o, char what, uint64_t first,
 		if (what == 'w')
 			oracle_write(o, first + i, 1, data + i * VS_BLOCK);
 		else
-			oracle_trim(o, first + i);
+			oracle_trim(o, first + i, 1);
 	}
 	if (what == 't') {
-		r = vs_trim(d->ssd, d->now, first, count);
+		r = vs_trim(d->ssd, d->now, 1, first, count);
 	} else {
 		r = vs_write(d->ssd, d->now, 1, first, count, data, false);
 		CHECK(r.status == VS_OK);

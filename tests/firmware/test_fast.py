@@ -14,9 +14,9 @@ from tests.box.limits import limit
 from tests.firmware import build
 from tests.firmware.fast_model import Command, Fast
 
-#: Erase blocks, pages per block, blocks per page, log blocks (0: all spare blocks). The last drive
-#: ends within a page of the last logical block.
-DRIVES = [(30, 8, 1, 3), (30, 8, 1, 2), (42, 8, 4, 4), (48, 8, 1, 0), (39, 6, 3, 2)]
+#: Erase blocks, pages per block, blocks per page, log blocks (0: all spare blocks). The last
+#: logical block of most of them is short.
+DRIVES = [(38, 8, 1, 3), (38, 8, 1, 2), (42, 8, 4, 4), (48, 8, 1, 0), (43, 6, 3, 2)]
 #: Default numbers of log blocks of these drives.
 LOG_BLOCKS = {(48, 8, 1, 0): 7}
 PAGES = 8
@@ -45,8 +45,9 @@ def capacity(program: Path, drive: tuple[int, int, int, int]) -> int:
 
 
 def data_erases(drive: tuple[int, int, int, int], counts: dict[str, int]) -> int:
-    """Return the erases without those for metadata, which fills one block after another."""
-    return counts["erases"] - -(-counts["meta_pages"] // drive[1])
+    """Return the erases without those for metadata, whose pages fill two blocks in turn."""
+    pages = counts["meta_pages"]
+    return counts["erases"] - sum(-(-part // drive[1]) for part in (pages // 2, pages - pages // 2))
 
 
 def fill(blocks: int, count: int = PAGES) -> list[Command]:
@@ -116,6 +117,23 @@ def test_write_behind_the_sequential_block_ends_it(program: Path) -> None:
     assert done["partial"] == 0
 
 
+def tail_traces(drive: tuple[int, int, int, int],
+                blocks: int) -> tuple[list[Command], list[Command]]:
+    """Fill the drive; then write the last logical block in order, and a block elsewhere."""
+    size = drive[1] * drive[2]
+    tail = (blocks - 1) // size * size
+    elsewhere = ("w", size + 1, 1)
+    pages = [("w", at, drive[2]) for at in range(tail, blocks, drive[2])]
+    return [*fill(blocks), elsewhere], [*pages, elsewhere]
+
+
+@pytest.mark.parametrize("drive", DRIVES, ids=str)
+def test_a_short_logical_block_switches(program: Path, drive: tuple[int, int, int, int]) -> None:
+    """Its sequential log block is complete with fewer pages than others have."""
+    done = steps(program, drive, *tail_traces(drive, capacity(program, drive)))
+    assert (done["switch"], done["partial"]) == (1, 0)
+
+
 def check_model(program: Path, drive: tuple[int, int, int, int], trace: list[Command],
                 blocks: int) -> Fast:
     """All counters equal those of the model."""
@@ -154,7 +172,7 @@ def random_trace(numbers: random.Random, blocks: int, length: int) -> list[Comma
 def test_model_counts_the_same(program: Path, drive: tuple[int, int, int, int],
                                seed: int) -> None:
     blocks = capacity(program, drive)
-    trace = random_trace(random.Random(seed), blocks, 1500)
+    trace = random_trace(random.Random(seed), blocks, 2500)
     model = check_model(program, drive, trace, blocks)
     assert all(count > 9 for count in model.merges.values()), model.merges
 

@@ -66,14 +66,15 @@ MUTATIONS = [
     Mutation("nothing is kept for blocks that fail", "block",
              "return failed < s->c.bad_blocks ? s->c.bad_blocks - failed : 0;",
              "return failed == UINT32_MAX;"),
-    Mutation("a worn-out device cannot be mounted", "recover", "\ts->status = r.status;\n",
+    Mutation("a worn-out device cannot be mounted", "format", "\ts->status = r.status;\n",
              "\ts->status = r.status;\n\tif (r.status)\n\t\tr.status = VS_EMEDIA;\n"),
 ]
 
 #: Kind, shape, personality and seed for test_powercut.
 RUNS = [("long", 5, 0, 1), ("long", 6, 0, 1), ("sweep", 6, 0, 2), ("bad-long", 5, 0, 1),
         ("bad-long", 4, 0, 3), ("bad-long", 5, 1, 4), ("bad-long", 6, 0, 1), ("sweep", 5, 0, 2),
-        ("long", 8, 0, 1), ("sweep", 8, 0, 2), ("bad-long", 0, 0, 35)]
+        ("long", 8, 0, 1), ("sweep", 8, 0, 2), ("bad-long", 0, 0, 38),
+        ("bad-long", 9, 0, 36)]
 
 
 def counts_differ(program: Path) -> bool:
@@ -82,7 +83,9 @@ def counts_differ(program: Path) -> bool:
         try:
             blocks = test_fast.capacity(program, drive)
             trace = test_fast.random_trace(random.Random(1), blocks, 600)
-            test_fast.check_model(program, drive, trace, blocks)
+            first, then = test_fast.tail_traces(drive, blocks)
+            for commands in (trace, first + then):
+                test_fast.check_model(program, drive, commands, blocks)
         except (AssertionError, subprocess.TimeoutExpired):
             return True
     return False

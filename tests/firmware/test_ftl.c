@@ -125,8 +125,8 @@ static void test_isolation(void)
 	CHECK(tag_stats(&d, VS_TAG_HOST).buffered == 0);
 	CHECK(tag_stats(&d, VS_TAG_HOST).log_pages == 1);
 	CHECK(after.checkpoints == before.checkpoints);
-	/* Two log pages of four blocks; two blocks of data in one page. */
-	CHECK(after.programmed[VS_CAUSE_LOG] == 8);
+	/* Two log pages of four blocks, twice; two blocks of data in one page. */
+	CHECK(after.programmed[VS_CAUSE_LOG] == 16);
 	CHECK(after.programmed[VS_CAUSE_HOST] == 2);
 	CHECK(after.programmed[VS_CAUSE_PADDING] == 2);
 	/* Again: nothing to do, no time. */
@@ -137,7 +137,7 @@ static void test_isolation(void)
 	device_free(&d);
 }
 
-/* A write with FUA fills its pages, and has one log page for any length. */
+/* A write with FUA fills its pages, and has one log page, twice, for any length. */
 static void test_fua(void)
 {
 	static const uint8_t data[10 * VS_BLOCK];
@@ -153,7 +153,7 @@ static void test_fua(void)
 	vs_get_stats(d.ssd, &after);
 	CHECK(after.programmed[VS_CAUSE_HOST] == 10);
 	CHECK(after.programmed[VS_CAUSE_PADDING] == 2);
-	CHECK(after.programmed[VS_CAUSE_LOG] == 4);
+	CHECK(after.programmed[VS_CAUSE_LOG] == 8);
 	CHECK(after.checkpoints == before.checkpoints);
 	CHECK(tag_stats(&d, 1).buffered == 0);
 	CHECK(tag_stats(&d, 1).unlogged == 0);
@@ -223,7 +223,7 @@ static void test_tag_reuse(void)
 	/* Tags that share the area of the host tag are flushed with every tag. */
 	flush_tag(&d, 4);
 	CHECK(tag_stats(&d, VS_TAG_HOST).buffered == 0);
-	CHECK(vs_trim(d.ssd, d.now, 0, 8).status == VS_OK);
+	CHECK(vs_trim(d.ssd, d.now, VS_TAG_HOST, 0, 8).status == VS_OK);
 	for (tag = 0; tag < 400; tag++) {
 		write_one(&d, VS_TAG_HOST, 9);
 		flush_tag(&d, VS_TAG_HOST);
@@ -244,7 +244,7 @@ static void test_range(void)
 	CHECK(vs_read(d.ssd, 0, UINT64_MAX, 2, block_data).status == VS_EINVAL);
 	CHECK(vs_write(d.ssd, 0, 0, n - 1, 2, block_data, false).status ==
 	      VS_EINVAL);
-	CHECK(vs_trim(d.ssd, 0, 1, UINT64_MAX).status == VS_EINVAL);
+	CHECK(vs_trim(d.ssd, 0, 0, 1, UINT64_MAX).status == VS_EINVAL);
 	CHECK(vs_flush(d.ssd, 0, 0, n + 1).status == VS_EINVAL);
 	CHECK(vs_flush(d.ssd, 0, n, 0).status == VS_OK);
 	device_free(&d);
@@ -275,9 +275,9 @@ static void test_bad_blocks(void)
 	device_format(&d);
 	o = oracle_new(vs_blocks(d.ssd));
 	CHECK(workload_fill(&d, o) == VS_OK);
-	for (i = 0; i < 8; i++) {
+	for (i = 0; i < 24; i++) {
 		vs_get_stats(d.ssd, &s);
-		if (s.bad_blocks > 6)
+		if (s.bad_blocks > 3)
 			break;
 		CHECK(workload_run(&d, o, &seed, 100) == VS_OK);
 	}
@@ -336,11 +336,75 @@ static void test_trimmed_open_block(void)
 	for (i = 0; i < d.c.geometry.pages; i++)
 		write_one(&d, 1, i);
 	flush_tag(&d, 1);
-	CHECK(vs_trim(d.ssd, d.now, 0, i).status == VS_OK);
+	CHECK(vs_trim(d.ssd, d.now, 1, 0, i).status == VS_OK);
 	for (; i < 2 * d.c.geometry.pages; i++)
 		write_one(&d, 1, i);
 	CHECK(d.ssd->bank[0].pending == 1);
 	check_banks(d.ssd);
+	device_free(&d);
+}
+
+/* The freed blocks must not be erased before @freed_at. */
+static vs_time freed_at;
+static bool freed[64];
+static uint32_t freed_erases;
+
+static enum vs_status erase_freed(void *ctx, vs_time now, struct vs_page at,
+				  vs_time *done)
+{
+	if (freed[at.block]) {
+		CHECK(now >= freed_at);
+		freed[at.block] = false;
+		freed_erases++;
+	}
+	return nand_ops.erase(ctx, now, at, done);
+}
+
+/* A flush frees blocks when it completes, not when it begins. */
+static void test_erase_waits(void)
+{
+	struct device d = device_new(shape(0, VS_TAGGED), 1);
+	uint32_t i, pages = d.c.geometry.pages, blocks = d.c.geometry.blocks;
+	struct vs_nand_ops ops = nand_ops;
+	bool was_free[64];
+	struct vs_result r;
+
+	CHECK(blocks <= 64);
+	ops.erase = erase_freed;
+	device_format(&d);
+	for (i = 0; i <= 2 * pages; i++)
+		write_one(&d, 1, i);
+	flush_tag(&d, 1);
+	for (i = 0; i <= 2 * pages; i++)
+		write_one(&d, 1, i);
+	for (i = 0; i < blocks; i++)
+		was_free[i] = d.ssd->block[i].state == VS_BLOCK_FREE;
+	r = vs_flush_tag(d.ssd, d.now, 1);
+	CHECK(r.status == VS_OK && r.done > d.now);
+	for (i = 0; i < blocks; i++)
+		freed[i] = d.ssd->block[i].state == VS_BLOCK_FREE && !was_free[i];
+	freed_at = r.done;
+	d.ssd->ops = &ops;
+	/* At the time when the flush has begun. */
+	for (i = 0; i < 40 * pages && !freed_erases; i++) {
+		r = vs_write(d.ssd, d.now, 1, i % (4 * pages), 1, block_data,
+			     false);
+		CHECK(r.status == VS_OK);
+	}
+	CHECK(freed_erases);
+	device_free(&d);
+}
+
+/* The word lines of pages of a checkpoint are not programmed further. */
+static void test_checkpoint_is_committed(void)
+{
+	struct device d = device_new(shape(1, VS_TAGGED), 1);
+	uint32_t i;
+
+	device_format(&d);
+	for (i = 0; i < d.c.lanes * d.ssd->stripe; i++)
+		CHECK(d.ssd->meta[i].block == VS_NONE ||
+		      d.ssd->meta[i].committed == d.ssd->meta[i].next);
 	device_free(&d);
 }
 
@@ -443,7 +507,7 @@ static void damage_checkpoint(struct device *d, uint64_t id)
 	}
 }
 
-/* A log never belongs to another checkpoint than its own. */
+/* A log page exists only with its checkpoint, so it shows that this is lost. */
 static void test_logs_and_their_checkpoint(void)
 {
 	struct device d = device_new(shape(2, VS_TAGGED), 1);
@@ -453,11 +517,19 @@ static void test_logs_and_their_checkpoint(void)
 	device_format(&d);
 	for (i = 0; i < 50; i++)
 		flush_both(&d, i);
-	/* As if the power had been cut during the program of its root. */
+	id = d.ssd->checkpoint;
+	damage_checkpoint(&d, id);
+	CHECK(device_mount(&d) == VS_EMEDIA);
+	device_free(&d);
+	/* Without logs, it is as if the power had been cut during its root. */
+	d = device_new(shape(2, VS_BASELINE), 1);
+	device_format(&d);
+	write_one(&d, 1, 1);
+	flush_tag(&d, 1);
 	id = d.ssd->checkpoint;
 	damage_checkpoint(&d, id);
 	CHECK(device_mount(&d) == VS_OK);
-	CHECK(d.ssd->checkpoint > id);
+	CHECK(d.ssd->map[1] == VS_NONE);
 	device_free(&d);
 }
 
@@ -506,6 +578,8 @@ int main(int argc, char **argv)
 	test_image();
 	test_logs_and_their_checkpoint();
 	test_trimmed_open_block();
+	test_erase_waits();
+	test_checkpoint_is_committed();
 	test_idle();
 	test_others_fill_their_word_lines();
 	test_wear(0);

@@ -98,8 +98,8 @@ static void test_sizes(void)
 	CHECK(vs_capacity(&fast) == vs_capacity(&page));
 	while (vs_capacity(&fast))
 		fast.log_blocks++;
-	/* 30 blocks, 13 of metadata, 9 of data, one that merges go to. */
-	CHECK(fast.log_blocks == 30 - 13 - 9);
+	/* 34 blocks, 17 of metadata, 9 of data, one that merges go to. */
+	CHECK(fast.log_blocks == 34 - 17 - 9);
 	CHECK(c.lanes == 2 && vs_size_needed(&c));
 	c.mapping = VS_MAP_FAST;
 	CHECK(vs_size_needed(&c) == 0);

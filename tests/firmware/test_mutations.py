@@ -39,7 +39,7 @@ MUTATIONS = [
     Mutation("only a log page itself keeps its pair, not what it points to", "frontier",
              "commit_page(s, log->entry[i].slot / s->slots);", ";"),
     Mutation("only what a log points to keeps its pair", "frontier",
-             "\tcommit_page(s, address);\n", ""),
+             "\tcommit_page(s, address[0]);\n\tcommit_page(s, address[1]);\n", ""),
     Mutation("a flush leaves out hTag's data", "ssd",
              "status = batch_tag(s, &batch, VS_HTAG_LOG, now);", ";"),
     Mutation("a flush leaves out hTag's log", "ssd",
@@ -54,19 +54,33 @@ MUTATIONS = [
              "\treturn l->full;", "\treturn false;"),
     Mutation("a flush forgets changes that were not logged", "log",
              "VS_BASELINE || l->full)", "VS_BASELINE)"),
-    Mutation("a TRIM is not logged", "ssd",
-             "vs_map_set(s, VS_HTAG_LOG, (uint32_t)block + i, VS_NONE, now);",
-             "vs_map_set(s, VS_NONE, (uint32_t)block + i, VS_NONE, now);"),
-    Mutation("a TRIM leaves the buffered block", "ssd",
-             "if (e != VS_NONE)\n\t\t\tvs_buffer_drop(s, e, now);", ""),
+    Mutation("a TRIM is not logged", "map",
+             "note(s, &s->log[log], lpn, VS_TRIM | count, VS_NONE, now);", ";"),
+    Mutation("a TRIM leaves the buffered block", "trim",
+             "\t\t\tvs_buffer_drop(s, e, now);\n", ""),
+    Mutation("a block trimmed by another tag is no longer the first one's", "trim",
+             "next = VS_HTAG_LOG;", ";"),
+    Mutation("a TRIM relies on another tag's that is not durable", "trim",
+             "!s->trim_oldest && i < count", "i < count"),
+    Mutation("what a TRIM took is erased before it is durable", "trim",
+             "return s->trim_oldest && s->block[block].trim >= s->trim_oldest;", "return false;"),
+    Mutation("a durable TRIM frees what TRIMs of others took", "trim",
+             "\ts->trim_oldest = oldest;", "\ts->trim_oldest = 0;"),
+    Mutation("blocks wait for the first TRIM only", "map",
+             "s->block[block].trim = s->trims;",
+             "s->block[block].trim = s->block[block].trim ? s->block[block].trim : s->trims;"),
+    Mutation("only the first block of a TRIM is replayed", "recover",
+             "uint32_t blocks = vs_entry_blocks(e), i;", "uint32_t blocks = 1, i;"),
+    Mutation("a flush of a range looks at the first block of a TRIM only", "ssd",
+             "e->lpn + vs_entry_blocks(e) > first", "e->lpn >= first"),
     Mutation("a block overwritten by another tag is no longer the first one's", "buffer",
              "if (s->entry[e].log != log)\n\t\t\tlog = VS_HTAG_LOG;", ""),
     Mutation("collection does not wait for durability", "block",
-             "|| b->valid || b->unsafe)", "|| b->valid)"),
+             "|| b->valid || b->unsafe || b->copies ||", "|| b->valid || b->copies ||"),
     Mutation("an erase does not wait until it is safe", "block",
-             "vs_later(now, b->free_at)", "now"),
+             "vs_later(now, b->not_before)", "now"),
     Mutation("when an erase is safe is not noted", "block",
-             "\tb->free_at = s->commit_done;\n", ""),
+             "\tb->not_before = s->commit_done;\n", ""),
     Mutation("collection moves what is no longer valid", "gc",
              "if (slot[i].lpn >= s->blocks ||\n"
              "\t\t    s->map[slot[i].lpn] != address * s->slots + i)",
@@ -76,20 +90,21 @@ MUTATIONS = [
     Mutation("a root is programmed before the data", "checkpoint",
              "all = vs_later(now, s->data_done)", "all = now"),
     Mutation("what a root made durable may lose its pair", "checkpoint",
-             "\tvs_mark_committed(s);\n", ""),
+             "\t/* The root itself. */\n\tvs_mark_committed(s);\n", ""),
     Mutation("an unfinished checkpoint frees blocks", "checkpoint",
              "\tstatus = write_map(s, now, &all);",
              "\tadopt(s);\n\tstatus = write_map(s, now, &all);"),
     Mutation("replay ignores the order of changes", "recover",
              "(!next || l->entry[l->durable].order <\n"
-             "\t\t\t\t      next->entry[next->durable].order))", "!next)"),
+             "\t\t\t      next->entry[next->durable].order))", "!next)"),
     Mutation("the oldest page of a log is taken", "recover",
-             "->seq > meta->seq)", "->seq < meta->seq)"),
+             "l->seq >= meta->seq)", "l->seq <= meta->seq)"),
     Mutation("logs of an older checkpoint are replayed", "recover",
              "if (meta->checkpoint != s->checkpoint || ", "if ("),
-    Mutation("logs are not replayed", "recover", "status = replay(s);", ";"),
+    Mutation("logs are not replayed", "recover", "status = replay(s, now, &all);", ";"),
     Mutation("recovery reuses blocks that it still needs", "recover",
-             "if (s->log[i].count)\n", "if (0)\n"),
+             "\ts->block[address / s->c.geometry.pages].root = true;\n\tif (l->count",
+             "\tif (l->count"),
     Mutation("metadata pages are not checked", "recover",
              "meta->crc != vs_page_crc(s, s->read_page) || ", ""),
 ]
@@ -103,7 +118,7 @@ RUNS = [
     ("long", 2, 0, 2), ("long", 1, 0, 3), ("sweep", 1, 0, 4), ("sweep", 4, 0, 4),
     ("long", 4, 0, 2), ("long", 3, 1, 1), ("sweep", 3, 0, 2), ("sweep", 1, 0, 21),
     ("sweep", 1, 0, 14), ("long", 1, 0, 14), ("long", 3, 0, 3),
-    ("long", 1, 1, 3), ("long", 3, 1, 8), ("long", 3, 0, 5),
+    ("long", 1, 1, 3), ("long", 3, 1, 8), ("long", 3, 0, 5), ("recovery", 0, 0, 1),
 ]
 
 
@@ -115,6 +130,8 @@ def test_mutation_is_noticed(mutation: Mutation) -> None:
     text = source.read_text()
     assert text.count(mutation.old) == 1, "the line to be broken is not there (any more)"
     source.write_text(text.replace(mutation.old, mutation.new))
-    program = build.compile_program("test_powercut", "gcc", folder, "-O1", "-w", "-Wno-error",
-                                    tree=tree, kind=())
-    assert any(build.run(program, *map(str, run)).returncode for run in RUNS)
+    ftl, trim, powercut = (build.compile_program(name, "gcc", folder, "-O1", "-w", "-Wno-error",
+                                                 tree=tree, kind=())
+                           for name in ("test_ftl", "test_ftl_trim", "test_powercut"))
+    assert any(build.run(program).returncode for program in (ftl, trim)) or any(
+        build.run(powercut, *map(str, run)).returncode for run in RUNS)

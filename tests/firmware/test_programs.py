@@ -9,10 +9,12 @@ import pytest
 
 from tests.firmware import build
 
-#: Page mapping and FAST.
-PAGE, FAST = range(5), range(5, 9)
-SHAPES = [*PAGE, *FAST]
+#: Page mapping, FAST, and flushes without log pages, which Baseline does not have.
+PAGE, FAST, SYNC = range(5), range(5, 9), range(9, 14)
 PERSONALITIES = {"tagged": "0", "baseline": "1"}
+#: Shape, personality.
+CASES = [*itertools.product([*PAGE, *FAST], PERSONALITIES),
+         *((shape, "tagged") for shape in SYNC)]
 #: Shape, personality, seed: cases that were read-only too early, or worn out at the end.
 BAD = [(4, "tagged", 3), (4, "baseline", 10), (1, "baseline", 5), (5, "baseline", 4)]
 #: Inputs of the fuzzer in addition to its corpus.
@@ -32,15 +34,14 @@ def fast() -> Path:
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("name", ["test_ftl", "test_ftl_fast"])
+@pytest.mark.parametrize("name", ["test_ftl", "test_ftl_fast", "test_ftl_media", "test_ftl_trim"])
 def test_ftl(name: str, compiler: str) -> None:
     program = build.compile_program(name, compiler, build.BUILD / compiler)
     done = build.run(program)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("personality", PERSONALITIES)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("shape", "personality"), CASES)
 def test_cut_again_and_again(checked: Path, shape: int, personality: str) -> None:
     done = build.run(checked, "long", str(shape), PERSONALITIES[personality], "1")
     assert done.returncode == 0, done.stderr
@@ -48,21 +49,21 @@ def test_cut_again_and_again(checked: Path, shape: int, personality: str) -> Non
 
 @pytest.mark.parametrize(("shape", "personality", "seed"),
                          [*itertools.product(PAGE, PERSONALITIES, [1, 2, 3, 4]),
-                          *itertools.product(FAST, PERSONALITIES, [1, 2])])
+                          *itertools.product(FAST, PERSONALITIES, [1, 2]),
+                          *itertools.product(SYNC, ["tagged"], [1, 2, 3, 4])])
 def test_cut_at_every_operation(fast: Path, shape: int, personality: str, seed: int) -> None:
     done = build.run(fast, "sweep", str(shape), PERSONALITIES[personality], str(seed))
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("shape", "personality"),
-                         list(itertools.product(SHAPES, PERSONALITIES)))
+@pytest.mark.parametrize(("shape", "personality"), CASES)
 def test_cut_at_every_operation_of_recovery(fast: Path, shape: int, personality: str) -> None:
     done = build.run(fast, "recovery", str(shape), PERSONALITIES[personality], "2")
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(("shape", "personality", "seed"),
-                         [*itertools.product(SHAPES, PERSONALITIES, [1, 2]), *BAD])
+                         [*((*case, seed) for case in CASES for seed in (1, 2)), *BAD])
 def test_cut_again_and_again_with_bad_blocks(fast: Path, shape: int, personality: str,
                                              seed: int) -> None:
     done = build.run(fast, "bad-long", str(shape), PERSONALITIES[personality], str(seed))
@@ -70,7 +71,8 @@ def test_cut_again_and_again_with_bad_blocks(fast: Path, shape: int, personality
 
 
 @pytest.mark.parametrize(("shape", "personality"),
-                         list(itertools.product([0, 1, 2, 5, 6], PERSONALITIES)))
+                         [*itertools.product([0, 1, 2, 5, 6], PERSONALITIES),
+                          *itertools.product(SYNC, ["tagged"])])
 def test_cut_at_every_operation_with_bad_blocks(fast: Path, shape: int, personality: str) -> None:
     done = build.run(fast, "bad-sweep", str(shape), PERSONALITIES[personality], "2")
     assert done.returncode == 0, done.stderr

@@ -42,7 +42,7 @@ def test_every_personality_collects_checkpoints_and_recovers(reference: list[str
 
 #: Kind of error, file, change, message of the self-test.
 BROKEN = [
-    ("logs are not replayed", "core/recover.c", "status = replay(s);", ";", "wrong="),
+    ("logs are not replayed", "core/recover.c", "status = replay(s, now, &all);", ";", "wrong="),
     ("a flush leaves out its own data", "core/ssd.c",
      "status = batch_tag(s, &batch, log, now);", ";", "wrong="),
     ("collection moves what is no longer valid", "core/gc.c",

@@ -53,6 +53,7 @@ static struct vs_result do_trim(struct device *d, struct oracle *o,
 {
 	uint64_t blocks = vs_blocks(d->ssd), first = pick(d, seed), i;
 	uint64_t count = 1 + check_below(seed, MOST);
+	uint32_t tag = check_below(seed, TAGS);
 
 	if (check_below(seed, 40) == 0) {
 		first = 0;
@@ -61,8 +62,8 @@ static struct vs_result do_trim(struct device *d, struct oracle *o,
 	if (count > blocks - first)
 		count = blocks - first;
 	for (i = 0; i < count; i++)
-		oracle_trim(o, first + i);
-	return vs_trim(d->ssd, d->now, first, count);
+		oracle_trim(o, first + i, tag);
+	return vs_trim(d->ssd, d->now, tag, first, count);
 }
 
 static struct vs_result do_flush(struct device *d, struct oracle *o,

@@ -133,8 +133,8 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 	return r;
 }
 
-struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint64_t block,
-			 uint64_t count)
+struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint32_t tag,
+			 uint64_t block, uint64_t count)
 {
 	static const uint8_t zeroes[VS_BLOCK];
 	struct vs_result r = begin(s, now, block, count, s->write_ns);
@@ -143,9 +143,9 @@ struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint64_t block,
 	for (i = 0; i < count && r.status == VS_OK; i++) {
 		struct dirty *d = &s->dirty[block + i];
 
+		d->tag = d->data && d->tag != tag ? VS_TAG_HOST : tag;
 		if (!d->data)
 			d->data = malloc(VS_BLOCK);
-		d->tag = VS_TAG_HOST;
 		memcpy(d->data, zeroes, VS_BLOCK);
 	}
 	return r;

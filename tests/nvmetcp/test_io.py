@@ -22,9 +22,9 @@ def _data(seed: int, blocks: int = 1) -> bytes:
 
 
 def _dsm(q: Queue, ranges: list[tuple[int, int]], *, nsid: int = 1, attributes: int = 4,
-         in_capsule: bool = True) -> client.Completion:
+         in_capsule: bool = True, opcode: int = 0x09, tag: int = 0) -> client.Completion:
     data = b"".join(struct.pack("<IIQ", 0, count, first) for first, count in ranges)
-    return q.command(0x09, data=data, in_capsule=in_capsule, nsid=nsid,
+    return q.command(opcode, data=data, in_capsule=in_capsule, nsid=nsid, cdw2=tag,
                      cdw=(len(ranges) - 1, attributes))
 
 
@@ -51,7 +51,8 @@ def test_ranges_that_are_not_there(ssd: Ssd, block: int, count: int) -> None:
             assert q.read(block, count, opcode=opcode).code == LBA_OUT_OF_RANGE
         cdw = (block & 0xffffffff, block >> 32, count - 1)
         assert q.command(0x08, nsid=1, cdw=cdw).code == LBA_OUT_OF_RANGE
-        assert _dsm(q, [(0, 1), (block, count)]).code == LBA_OUT_OF_RANGE
+        for opcode in (0x09, 0xc5):
+            assert _dsm(q, [(0, 1), (block, count)], opcode=opcode).code == LBA_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("nsid", [0, 3, 0xfffffffe, 0xffffffff])
@@ -61,7 +62,8 @@ def test_namespaces_that_are_not_there(ssd: Ssd, nsid: int) -> None:
         assert q.write(0, bytes(4096), nsid=nsid).code == INVALID_NAMESPACE
         assert q.read(0, nsid=nsid).code == INVALID_NAMESPACE
         assert q.command(0x08, nsid=nsid).code == INVALID_NAMESPACE
-        assert _dsm(q, [(0, 1)], nsid=nsid).code == INVALID_NAMESPACE
+        for opcode in (0x09, 0xc5):
+            assert _dsm(q, [(0, 1)], nsid=nsid, opcode=opcode).code == INVALID_NAMESPACE
         everything = nsid == 0xffffffff
         for opcode in (0x00, 0xc0):
             assert q.flush(nsid, opcode=opcode).code == (0 if everything else INVALID_NAMESPACE)
@@ -83,6 +85,7 @@ def test_tags_that_are_not_there(ssd: Ssd) -> None:
             assert q.write(0, bytes(4096), opcode=0xc1, tag=tag).code == INVALID_FIELD
             assert q.read(0, opcode=0xc2, tag=tag).code == INVALID_FIELD
             assert q.flush(opcode=0xc0, tag=tag).code == INVALID_FIELD
+            assert _dsm(q, [(0, 1)], opcode=0xc5, tag=tag).code == INVALID_FIELD
 
 
 def test_several_queues(ssd: Ssd) -> None:
@@ -288,6 +291,38 @@ def test_tagged_flush_covers_its_tag_and_the_hosts(durable: Durable) -> None:
         ssd.cut_power()
     assert _read_after_cut(durable, [(1, 0), (1, 1), (1, 2), (2, 0)]) == [
         _data(1), bytes(4096), _data(3), _data(4)]
+
+
+@pytest.mark.parametrize(("deallocates", "flushes", "zeroed"), [
+    (7, 7, True), (7, 8, False), (0, 8, True), (7, None, False)])
+def test_tagged_deallocate(durable: Durable, deallocates: int, flushes: int | None,
+                           zeroed: bool) -> None:
+    """It needs no attribute, and is durable with the next flush of its tag."""
+    with durable.start() as ssd, host(ssd) as h:
+        q = h.io()
+        q.write(0, _data(1, 4))
+        q.flush()
+        ranges = [(0, 1), (2, 1)]
+        assert _dsm(q, ranges, opcode=0xc5, tag=deallocates, attributes=0).status == 0
+        zeroes = bytes(4096)
+        expected = zeroes + _data(1, 4)[4096:8192] + zeroes + _data(1, 4)[12288:]
+        assert q.read(0, 4).data == expected
+        if flushes is not None:
+            assert q.flush(opcode=0xc0, tag=flushes).status == 0
+        ssd.cut_power()
+    after = b"".join(_read_after_cut(durable, [(1, n) for n in range(4)]))
+    assert after == (expected if zeroed else _data(1, 4))
+
+
+@pytest.mark.parametrize("opcode", [0x09, 0xc5])
+def test_deallocate_without_a_write_cache(durable: Durable, opcode: int) -> None:
+    with durable.start() as ssd, host(ssd) as h:
+        q = h.io()
+        assert h.admin.command(0x09, cdw=(6, 0)).status == 0
+        q.write(0, _data(1, 2))
+        assert _dsm(q, [(0, 1)], opcode=opcode, tag=7 if opcode == 0xc5 else 0).status == 0
+        ssd.cut_power()
+    assert _read_after_cut(durable, [(1, 0), (1, 1)]) == [bytes(4096), _data(1, 2)[4096:]]
 
 
 def test_tagged_flush_of_another_power_on(durable: Durable) -> None:

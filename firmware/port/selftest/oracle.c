@@ -16,7 +16,7 @@
  * @newest: version that a read returns
  * @durable: oldest version that is allowed after a power cut
  * @trim: newest TRIM
- * @of: newest write of each tag; for tag 0 also the newest TRIM
+ * @of: newest write or TRIM of each tag
  */
 struct history {
 	uint32_t newest;
@@ -78,13 +78,13 @@ void st_oracle_write(uint32_t block, uint32_t tag, void *data)
 		w[i] = word(i, block, version);
 }
 
-void st_oracle_trim(uint32_t block)
+void st_oracle_trim(uint32_t block, uint32_t tag)
 {
 	struct history *h = &history[block];
 
 	h->newest = ++version;
 	h->trim = version;
-	h->of[VS_TAG_HOST] = version;
+	h->of[tag] = version;
 }
 
 void st_oracle_flush(uint32_t first, uint32_t count)

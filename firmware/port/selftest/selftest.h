@@ -81,7 +81,7 @@ bool st_dram(void);
 /* oracle.c */
 void st_oracle_init(void);
 void st_oracle_write(uint32_t block, uint32_t tag, void *data);
-void st_oracle_trim(uint32_t block);
+void st_oracle_trim(uint32_t block, uint32_t tag);
 void st_oracle_flush(uint32_t first, uint32_t count);
 void st_oracle_flush_tag(uint32_t tag);
 bool st_oracle_read(uint32_t block, const void *data);

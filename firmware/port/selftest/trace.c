@@ -59,12 +59,13 @@ static enum vs_status random_write(struct st_device *d, bool fua)
 static enum vs_status trim(struct st_device *d)
 {
 	uint32_t count = 1 + st_below(d, ST_MOST), block = pick(d), i;
+	uint32_t tag = st_below(d, ST_TAGS);
 
 	if (count > vs_blocks(d->ssd) - block)
 		count = 1;
 	for (i = 0; i < count; i++)
-		st_oracle_trim(block + i);
-	return advance(d, vs_trim(d->ssd, d->now, block, count), true);
+		st_oracle_trim(block + i, tag);
+	return advance(d, vs_trim(d->ssd, d->now, tag, block, count), true);
 }
 
 static enum vs_status flush_tag(struct st_device *d)
