@@ -191,8 +191,7 @@ static void carve_pairs(struct vs_ssd *s, struct arena *a)
 		carve_kept(s, a, a->mem ? &s->bank[i].to : NULL, 1);
 	for (i = 0; i < VS_RESCUES; i++) {
 		s->rescue[i].page = carve(a, 1, s->c.geometry.page_size);
-		s->rescue[i].oob = carve(a, 1,
-				VS_OOB_SIZE(s->c.geometry.page_size));
+		s->rescue[i].oob = carve(a, 1, VS_OOB_SIZE(s->c.geometry.page_size));
 	}
 }
 

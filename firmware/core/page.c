@@ -54,8 +54,9 @@ static uint32_t next_bank(struct vs_ssd *s, uint32_t lane)
 	for (i = 0; s->urgent && i < l->banks; i++) {
 		uint32_t bank = l->first_bank + (l->bank_cursor + i) % l->banks;
 
-		if (bank != s->avoid && (best == VS_NONE ||
-		    s->bank[bank].done < s->bank[best].done))
+		if (bank == s->avoid)
+			continue;
+		if (best == VS_NONE || s->bank[bank].done < s->bank[best].done)
 			best = bank;
 	}
 	l->bank_cursor = (l->bank_cursor + 1) % l->banks;

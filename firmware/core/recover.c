@@ -4,9 +4,10 @@
  *
  * Recovery takes the newest root that is complete, the map pages it names, and
  * of each log area the newest page that belongs to that root, and the pages
- * without a log (forward.c); all changes are applied in their order. Then a checkpoint is written and the device
- * is as after a checkpoint. Until that exists nothing that was found has been
- * erased, so recovery can be interrupted anywhere and begun again.
+ * without a log (forward.c); all changes are applied in their order. Then a
+ * checkpoint is written and the device is as after a checkpoint. Until that
+ * exists nothing that was found has been erased, so recovery can be interrupted
+ * anywhere and begun again.
  *
  * Of roots and log pages one copy is enough. Blocks of a map page that cannot
  * be read are lost (VS_LOST). If a later page shows that a root or the newest
@@ -15,7 +16,7 @@
 #include "internal.h"
 
 /* Pages that can be there and have not been seen, and there are 2^32 mounts. */
-#define SEQ_MARGIN (1ull << 32)
+#define SEQ_MARGIN 0x100000000ull
 
 /**
  * vs_load - read a page at mount time; counted, with its time added up
@@ -70,7 +71,7 @@ static enum vs_status load_first(struct vs_ssd *s, uint32_t block, vs_time now,
 
 	for (page = 0; status == VS_EMEDIA && page < s->c.geometry.pages; page++) {
 		status = vs_load(s, vs_page_address(s, block, page), false, now,
-			      all);
+				 all);
 		/* Nothing was programmed behind an erased page. */
 		if (s->read_oob->magic == UINT16_MAX)
 			break;
