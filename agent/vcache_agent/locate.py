@@ -101,10 +101,8 @@ class _Path:
         """Why its answer is missing or may be outdated, or empty."""
         if self.error:
             return self.error
-        if self.stalled:
-            return f"{self.path} does not answer"
-        # After a start, the helpers need time for the disks of a large host.
-        return "" if self.answered else f"{self.path} has not been looked up yet"
+        unanswered = self.stalled or not self.answered
+        return f"{self.path} does not answer" if unanswered else ""
 
 
 class _Known(NamedTuple):
