@@ -74,7 +74,7 @@ MUTATIONS = [
 RUNS = [("long", 5, 0, 1), ("long", 6, 0, 1), ("sweep", 6, 0, 2), ("bad-long", 5, 0, 1),
         ("bad-long", 4, 0, 3), ("bad-long", 5, 1, 4), ("bad-long", 6, 0, 1), ("sweep", 5, 0, 2),
         ("long", 8, 0, 1), ("sweep", 8, 0, 2), ("bad-long", 0, 0, 38),
-        ("bad-long", 9, 0, 36)]
+        ("bad-long", 9, 0, 36), ("bad-long", 0, 0, 43), ("bad-long", 4, 0, 44)]
 
 
 def counts_differ(program: Path) -> bool:
