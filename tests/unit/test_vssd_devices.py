@@ -206,7 +206,7 @@ def test_vcache_host_is_told(kernel: Kernel, store: Store,
                              monkeypatch: pytest.MonkeyPatch) -> None:
     devices.create(as_dm(Dm(kernel)), store, VM1)
     monkeypatch.setattr(report, "Dm", lambda: contextlib.nullcontext(Dm(kernel)))
-    monkeypatch.setattr(report.pools, "row", lambda pool, _members: {"name": pool.info.name})
+    monkeypatch.setattr(pools, "row", lambda pool, _members: {"name": pool.info.name})
     rows, vssds, problem = report._pools({"vm1": {"uuid": "u"}})
     assert (rows, problem) == ([{"name": "fast"}], "")
     assert vssds == [{"name": "vm1", "pool": str(kernel.devices["fast"].number), "uuid": "u",
