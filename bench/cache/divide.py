@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Divides the pool by a policy while the loads run: ``python -m bench.cache.divide POLICY FOLDER``.
 
-Runs in the box. While the file FOLDER/divide exists, each three seconds are a control period, as
-the agent's are: a survey, the decision function, new shares. It ends with the folder's file
-``end``. A load is measured with the shares that it has after it was warmed, since the decision
-would take a part of the only processor.
+Runs in the box. While the file FOLDER/divide exists, a control period ends every three seconds, as
+in the agent: a survey, the decision function, new shares. The program ends when FOLDER/end exists.
+Nothing is decided while a load is measured, since that would take a part of the only processor.
 """
 
 import sys
