@@ -8,7 +8,6 @@ A request for a change may have a ``deadline``, a time of ``time.monotonic()``. 
 does not wait any longer, so a change that would begin later is refused.
 """
 
-import contextlib
 import dataclasses
 import json
 import math
@@ -169,12 +168,7 @@ class AdminServer:
             outcome, self._agent.store, devices, tags, recent.lately(tags, now, start),
             self._curves.update(tags, now),
             newest.lanes if (newest := self._agent.observer.ring.newest) else (),
-            self._guests())}
-
-    def _guests(self) -> dict[str, Any]:
-        with contextlib.suppress(DmError):
-            return self._agent.vssds.guests()
-        return {}
+            self._agent.vssds.known())}
 
     def _events(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Return the events after a number.

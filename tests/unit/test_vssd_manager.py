@@ -256,6 +256,33 @@ def test_a_guest_without_a_daemon_is_not_waited_for(host: Host) -> None:
     qemu.close()
 
 
+def test_a_device_that_hangs_does_not_delay_the_state(host: Host,
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    host.domains = [domain(str(host.socket))]
+    qemu = Qemu(host.socket, None)
+    until(lambda: host.vssds.known().get("vm1", {}).get("state") == "silent")
+    hangs, go_on, message = threading.Event(), threading.Event(), host.mapper.message
+
+    def hanging(name: str, text: str) -> None:
+        if text == "force":
+            hangs.set()
+            assert go_on.wait(60)
+        message(name, text)
+
+    monkeypatch.setattr(host.mapper, "message", hanging)
+    host.vssds.resize("vm1", 3 * MIB)
+    assert hangs.wait(60)
+    told: list[Any] = []
+    asking = threading.Thread(target=lambda: told.append(host.vssds.known()["vm1"]["uuid"]))
+    asking.start()
+    asking.join(20)
+    before = tuple(told)
+    go_on.set()
+    asking.join()
+    assert before == (UUID,)
+    qemu.close()
+
+
 def test_a_guest_that_sends_without_end_delays_nobody(host: Host) -> None:
     host.domains = [domain(str(host.socket))]
     qemu = Qemu(host.socket, None)

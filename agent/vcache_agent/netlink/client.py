@@ -139,8 +139,6 @@ class _Socket:
         answers: list[bytes] = []
         interrupted = False
         while True:
-            if time.monotonic() > deadline:
-                raise NetlinkTimeout(errno.ETIMEDOUT, f"no answer within {self._timeout:g} s")
             for kind, flags, sequence, data in self._receive():
                 if sequence != self._sequence:
                     continue  # the late answer to a request that has timed out
@@ -151,6 +149,10 @@ class _Socket:
                         raise NetlinkError(errno.EINTR, "the dump was interrupted by a change")
                     return answers
                 answers.append(data)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise NetlinkTimeout(errno.ETIMEDOUT, f"no answer within {self._timeout:g} s")
+            self._wait_at_most(left)
 
     def join(self, group: str) -> None:
         """Join a multicast group."""

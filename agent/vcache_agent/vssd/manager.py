@@ -65,7 +65,6 @@ class Link:
         """The socket of its channel; empty: it cannot be served."""
         return "" if self.problem else self.domain.channel
 
-
     @property
     def specs(self) -> ExtraSpecs:
         """The extra specs of its flavor, or the defaults if these are invalid."""
@@ -143,6 +142,7 @@ class Vssds:
         self._dm: Dm | None = None
         self._lock = threading.Lock()
         self._served: dict[str, _Served] = {}
+        self._view: dict[str, dict[str, Any]] = {}
         # By name: whether a mapped device is an elastic SSD. Its UUID never changes.
         self._known: dict[str, bool] = {}
         self._scan_at = self._step_at = -math.inf
@@ -160,15 +160,23 @@ class Vssds:
         os.eventfd_write(self._wake, 1)
         self._thread.join(_STEP_S)
 
+    def known(self) -> dict[str, dict[str, Any]]:
+        """Return what was last known about the guests, without waiting for a device that hangs."""
+        return self._view
+
     def guests(self) -> dict[str, dict[str, Any]]:
-        """Return what is known about the guests, by the name of the elastic SSD.
+        """Look, and return what is known about the guests, by the name of the elastic SSD.
 
         :raises DmError: if device mapper is not accessible
         """
         with self._lock:
             self._look()
             self._link()
-            return {name: _guest(served) for name, served in self._served.items()}
+            return self._seen()
+
+    def _seen(self) -> dict[str, dict[str, Any]]:
+        self._view = {name: _guest(served) for name, served in self._served.items()}
+        return self._view
 
     def resize(self, name: str, size: int, deadline: float | None = None) -> int:
         """Give a guest another size; return it in bytes, in whole blocks.
@@ -237,6 +245,7 @@ class Vssds:
         if periodic:
             self._step_at = now + _STEP_S
             self._link()
+            self._seen()
         for name, served in tuple(self._served.items()):
             if not periodic and served.server.fileno() not in readable:
                 continue
