@@ -5,15 +5,14 @@ As test_mutations.py. The model checks the counters of FAST, and test_ftl and
 test_ftl_fast check the placement.
 """
 
-import hashlib
 import random
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.firmware import build, test_fast
-from tests.firmware.test_mutations import Mutation
+from tests.firmware import test_fast
+from tests.firmware.mutation import Mutation, broken, fails
 
 MUTATIONS = [
     Mutation("the sequential log block takes any page of its logical block", "fast",
@@ -93,19 +92,6 @@ def counts_differ(program: Path) -> bool:
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
 def test_mutation_is_noticed(mutation: Mutation) -> None:
-    folder = build.BUILD / "mutation" / hashlib.sha256(mutation.name.encode()).hexdigest()[:12]
-    tree = build.copy_tree(folder / "tree")
-    source = tree / "firmware" / "core" / f"{mutation.file}.c"
-    text = source.read_text()
-    assert text.count(mutation.old) == 1, "the line to be broken is not there (any more)"
-    source.write_text(text.replace(mutation.old, mutation.new))
-
-    def program(name: str) -> Path:
-        return build.compile_program(name, "gcc", folder, "-O1", "-w", "-Wno-error",
-                                     tree=tree, kind=())
-
-    if counts_differ(program("test_fast")) or any(
-            build.run(program(name)).returncode for name in ("test_ftl", "test_ftl_fast")):
-        return
-    powercut = program("test_powercut")
-    assert any(build.run(powercut, *map(str, run)).returncode for run in RUNS)
+    programs = broken(mutation, "mutation")
+    assert counts_differ(programs("test_fast")) or fails(programs, [
+        ("test_ftl",), ("test_ftl_fast",), *(("test_powercut", *run) for run in RUNS)])

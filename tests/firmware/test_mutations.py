@@ -5,22 +5,9 @@ Each mutation breaks one rule. One of the runs below must then fail. They run in
 order, so the run that is most likely to fail should be the first.
 """
 
-import hashlib
-from typing import NamedTuple
-
 import pytest
 
-from tests.firmware import build
-
-
-class Mutation(NamedTuple):
-    """One rule of the firmware, and the change that breaks it."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-
+from tests.firmware.mutation import Mutation, broken, fails
 
 MUTATIONS = [
     Mutation("FUA does not write its log", "ssd",
@@ -124,14 +111,5 @@ RUNS = [
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
 def test_mutation_is_noticed(mutation: Mutation) -> None:
-    folder = build.BUILD / "mutation" / hashlib.sha256(mutation.name.encode()).hexdigest()[:12]
-    tree = build.copy_tree(folder / "tree")
-    source = tree / "firmware" / "core" / f"{mutation.file}.c"
-    text = source.read_text()
-    assert text.count(mutation.old) == 1, "the line to be broken is not there (any more)"
-    source.write_text(text.replace(mutation.old, mutation.new))
-    ftl, trim, powercut = (build.compile_program(name, "gcc", folder, "-O1", "-w", "-Wno-error",
-                                                 tree=tree, kind=())
-                           for name in ("test_ftl", "test_ftl_trim", "test_powercut"))
-    assert any(build.run(program).returncode for program in (ftl, trim)) or any(
-        build.run(powercut, *map(str, run)).returncode for run in RUNS)
+    assert fails(broken(mutation, "mutation"), [
+        ("test_ftl",), ("test_ftl_trim",), *(("test_powercut", *run) for run in RUNS)])
