@@ -364,7 +364,7 @@ class AgentStub:
     def __init__(self, host: Host) -> None:
         self.worker, self.store = host.worker, host.store
         self.events, self.observer = EventLog(), SimpleNamespace(ring=host.ring)
-        self.vssds = SimpleNamespace(guests=dict)
+        self.vssds = SimpleNamespace(guests=dict, known=dict)
 
 
 @pytest.fixture
