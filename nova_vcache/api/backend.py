@@ -23,11 +23,15 @@ from nova_vcache.host import conf as host_conf
 from nova_vcache.placement import names
 from nova_vcache.placement.client import Client
 from nova_vcache.rpc import api_side, host_side
+from nova_vcache.rpc.bounded import Bounded
 from nova_vcache.rpc.errors import BusDown
 from nova_vcache.rpc.host_side import HostClient
 from nova_vcache.rpc.report import BadReport, HostReport
 
 LOG = logging.getLogger(__name__)
+
+# Longest time in seconds that a request takes for a notification.
+_NOTIFY = 5.0
 
 
 class Endpoint:
@@ -83,6 +87,7 @@ class Backend:
         self._bus_answered = 0.0
         self._hosts: HostClient | None = None
         self._notifier: Any = None
+        self._bounded = Bounded()
         self._server: Any = None
 
     @property
@@ -122,7 +127,7 @@ class Backend:
     def notify(self, context: Mapping[str, Any], event: str, payload: dict[str, Any]) -> None:
         """Emit a notification. Only log a failure, because the change itself is done."""
         try:
-            self._notifier.info(dict(context), event, payload)
+            self._bounded.call(_NOTIFY, lambda: self._notifier.info(dict(context), event, payload))
         except Exception:
             LOG.exception("cannot emit notification %s: %s", event, payload)
 

@@ -30,6 +30,7 @@ from typing import Any
 
 import oslo_messaging as messaging
 
+from nova_vcache.rpc.bounded import Bounded
 from nova_vcache.rpc.errors import BusDown, HostError, HostTimeout, as_raised
 from nova_vcache.rpc.report import BadReport, HostReport
 
@@ -42,6 +43,9 @@ _CHANGE_PART = 0.7
 
 # Longest time in seconds for which a call waits for the first connection to the bus.
 _OPEN_WAIT = 5.0
+
+# What a call may take in seconds in addition to its timeout, to send the message.
+_SEND = 5.0
 
 #: Modules of the exceptions that a host may raise.
 EXMODS = ["nova_vcache.rpc.errors"]
@@ -91,7 +95,9 @@ class HostClient:
         self._client = messaging.get_rpc_client(
             transport, messaging.Target(topic=TOPIC, version="1.0"), timeout=timeout,
             version_cap=cap or VERSION, retry=2)
+        self._timeout = timeout
         self._seconds = timeout * _CHANGE_PART
+        self._bounded = Bounded()
         self._opened = threading.Event()
 
     def open(self, call: Callable[[], Any]) -> None:
@@ -119,7 +125,8 @@ class HostClient:
         """
         target = {"fanout": True} if node is None else {"server": node}
         try:
-            self._client.prepare(**target).cast(dict(context), "report_now")
+            self._bounded.call(_SEND, lambda: self._client.prepare(**target).cast(
+                dict(context), "report_now"))
         except messaging.MessagingException as error:
             raise BusDown(f"the message bus is not reachable: {error}") from error
 
@@ -196,8 +203,12 @@ class HostClient:
             raise BusDown("the message bus is not reachable: not connected since the start of "
                           "this process")
         try:
-            return self._client.prepare(server=node, version=version).call(
-                dict(context), method, **arguments)
+            return self._bounded.call(
+                self._timeout + _SEND,
+                lambda: self._client.prepare(server=node, version=version).call(
+                    dict(context), method, **arguments))
+        except BusDown:
+            raise
         except HostError as error:
             raise as_raised(error) from None
         except messaging.MessagingTimeout:
