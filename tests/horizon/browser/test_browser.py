@@ -10,7 +10,7 @@ from nova_vcache.placement.flavor import disagreements
 from tests.cloud.processes import wait_for
 from tests.horizon.browser.cloud import HorizonCloud
 from tests.horizon.browser.pages import Browser
-from tests.openstack.agents import uuid_of
+from tests.openstack.agents import GIB, uuid_of
 
 HOSTS, INSTANCES, FLAVORS = (f"/admin/vcache_{name}/" for name in ("hosts", "instances",
                                                                    "flavors"))
@@ -33,6 +33,28 @@ def test_hosts(cloud: HorizonCloud, admin: Browser) -> None:
     admin.picture("pools")
     admin.link("Instances").click()
     admin.row(DATABASE)
+    assert not admin.problems()
+
+
+def test_a_host_drains_with_its_progress(cloud: HorizonCloud, admin: Browser) -> None:
+    agent = cloud.hosts["compute2"].agent
+    agent.answer["pools"][0]["dirty_bytes"] = 4 * GIB
+    admin.open(HOSTS)
+    admin.button(admin.row("compute2"), "Drain Host").click()
+    admin.find(".modal .btn-danger").click()
+    wait_for(lambda: agent.answer["draining"], "the agent drains")
+    agent.answer["pools"][0]["dirty_bytes"] = GIB
+    # The page asks for the row again and again.
+    admin.until(lambda: "1.0 GB left" in admin.row("compute2").text, "progress")
+    bar = admin.row("compute2").find_element(By.CSS_SELECTOR, "[role=progressbar]")
+    assert int(bar.get_attribute("aria-valuenow") or 0) >= 70
+    admin.picture("drain")
+    agent.answer["pools"][0]["dirty_bytes"] = 0
+    for disk in agent.answer["disks"]:
+        disk["dirty_bytes"] = 0
+    admin.until(lambda: "Drained" in admin.row("compute2").text, "the end")
+    admin.button(admin.row("compute2"), "Stop Draining Host").click()
+    wait_for(lambda: not agent.answer["draining"], "the agent accepts instances again")
     assert not admin.problems()
 
 

@@ -31,7 +31,8 @@ class Index(Panels):
         page = self.page(INDEX)
         self.has(page, "vcache:mode = writeback", "resources:CUSTOM_VCACHE_VTAG = 1", EDIT,
                  "must be an integer from 1 to 1000",
-                 "vcache:min_mb is guaranteed only by an allocation of the same size")
+                 "vcache:min_mb and vcache:vssd_mb are guaranteed only by an allocation of "
+                 "the same size")
         self.lacks(page, "hw:cpu_policy", EVIL)
         self.mock_flavor_list.assert_called_once_with(helpers.IsHttpRequest(), None,
                                                       get_extras=True)
