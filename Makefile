@@ -327,6 +327,10 @@ bench-vflush: venv module firmware ## repeat the vFLUSH paper's experiments: bui
 bench-svd: venv module firmware ## measure erases and write amplification of an SSD cache: build/bench/svd.json
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) -m bench.svd
 
+.PHONY: bench-fdp
+bench-fdp: venv ## write amplification of four tenants without and with placement handles: build/bench/fdp.json
+	@$(PYTHON) -m bench.fdp
+
 .PHONY: bench-mrc
 bench-mrc: venv ## compare miss-ratio curves with libCacheSim, error and speed: build/bench/mrc.json
 	@$(PYTHON) -m bench.mrc

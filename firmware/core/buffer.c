@@ -146,7 +146,7 @@ void vs_buffer_drop(struct vs_ssd *s, uint32_t entry, vs_time free_at)
 /**
  * vs_buffer_program - program blocks of the buffer into one page
  * @s: the device
- * @entries: the blocks, whose tags all want the same lane
+ * @entries: the blocks, of one handle, whose tags all want the same lane
  * @n: 1 ... blocks of a page; the rest of the page is padding
  * @sync: let the page be durable by itself, if recovery can find it
  * @now: time
@@ -157,6 +157,7 @@ enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
 				 vs_time *done)
 {
 	uint32_t lane = vs_tag_lane(s, s->entry[*entries].log), i, address;
+	uint32_t handle = s->entry[*entries].handle;
 	enum vs_status status;
 
 	sync = sync && vs_sync_room(s);
@@ -174,8 +175,8 @@ enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
 		s->oob->slot[i].lpn = s->entry[entries[i]].lpn;
 		s->oob->slot[i].crc = vs_crc32c(0, data, VS_BLOCK);
 	}
-	status = s->placement->program(s, lane, now, s->page, s->oob, &address,
-				       done);
+	status = s->placement->program(s, lane, handle, now, s->page, s->oob,
+				       &address, done);
 	if (status != VS_OK)
 		return status;
 	for (i = 0; i < n; i++) {
@@ -187,7 +188,7 @@ enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
 		log->sync += sync && !log->full;
 	}
 	if (sync)
-		status = vs_sync_copy(s, lane, now, address, done);
+		status = vs_sync_copy(s, lane, handle, now, address, done);
 	for (i = 0; i < n; i++) {
 		struct vs_log *log = &s->log[s->entry[entries[i]].log];
 
@@ -199,19 +200,21 @@ enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
 
 /*
  * The least recently used block, with those of its own page or with the next
- * ones that have no page of their own, of one lane.
+ * ones that have no page of their own, of one lane and one handle.
  */
 static enum vs_status evict(struct vs_ssd *s, vs_time now)
 {
-	uint32_t entries[32], peers[32], n, e, lane;
+	uint32_t entries[32], peers[32], n, e, lane, handle;
 	vs_time done;
 
 	lane = s->log[s->entry[s->oldest].log].lane;
+	handle = s->entry[s->oldest].handle;
 	n = s->placement->whole(s, s->oldest, entries);
 	if (n)
 		return vs_buffer_program(s, entries, n, false, now, &done);
 	for (e = s->oldest; e != VS_NONE && n < s->slots; e = s->entry[e].newer) {
 		if (s->log[s->entry[e].log].lane == lane &&
+		    s->entry[e].handle == handle &&
 		    !s->placement->whole(s, e, peers))
 			entries[n++] = e;
 	}
@@ -272,13 +275,15 @@ enum vs_status vs_buffer_idle(struct vs_ssd *s, vs_time now, vs_time until)
  * vs_buffer_put - a block that the host writes
  * @s: the device
  * @log: index of its tag
+ * @handle: its placement handle
  * @lpn: the block
  * @data: its content
  * @now: time
  * @done: when the buffer has taken it
  */
-enum vs_status vs_buffer_put(struct vs_ssd *s, uint32_t log, uint32_t lpn,
-			     const void *data, vs_time now, vs_time *done)
+enum vs_status vs_buffer_put(struct vs_ssd *s, uint32_t log, uint32_t handle,
+			     uint32_t lpn, const void *data, vs_time now,
+			     vs_time *done)
 {
 	uint32_t e = vs_buffer_find(s, lpn);
 	enum vs_status status;
@@ -305,6 +310,7 @@ enum vs_status vs_buffer_put(struct vs_ssd *s, uint32_t log, uint32_t lpn,
 		*bucket(s, lpn) = e;
 	}
 	copy(s->data + (size_t)e * VS_BLOCK, data);
+	s->entry[e].handle = handle;
 	lru_add(s, e);
 	tag_add(s, log, e);
 	s->stats.written++;

@@ -21,7 +21,7 @@ uint32_t vs_shape(const struct vs_ssd *s)
 	uint32_t shape[] = {
 		g->channels, g->ways, g->blocks, g->pages, g->page_size,
 		g->paired | (uint32_t)s->c.mapping << 1, s->c.lanes,
-		s->c.max_tags, s->log_entries, s->sync_max,
+		s->c.max_tags, s->log_entries, s->sync_max, s->c.handles,
 	};
 
 	return vs_crc32c(0, shape, sizeof(shape));

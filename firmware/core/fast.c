@@ -173,13 +173,15 @@ static enum vs_status choose(struct vs_ssd *s, const struct vs_oob *oob,
 	return vs_has_page(s, random) ? VS_OK : open_random(s, now, random);
 }
 
-static enum vs_status program(struct vs_ssd *s, uint32_t lane, vs_time now,
-			      const void *data, struct vs_oob *oob,
-			      uint32_t *address, vs_time *done)
+static enum vs_status program(struct vs_ssd *s, uint32_t lane, uint32_t handle,
+			      vs_time now, const void *data,
+			      struct vs_oob *oob, uint32_t *address,
+			      vs_time *done)
 {
 	enum vs_status status;
 
 	(void)lane;
+	(void)handle;
 	do {
 		struct vs_frontier *f;
 

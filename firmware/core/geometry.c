@@ -50,6 +50,8 @@ static bool check(const struct vs_config *c)
 	       within(c->idle_percent, 0, 99) && c->gc_pages &&
 	       within(c->mapping, VS_MAP_PAGE, VS_MAP_FAST) &&
 	       within(c->sync_pages, 0, 32) &&
+	       within(c->handles, 0,
+		      c->mapping == VS_MAP_FAST ? 1 : VS_HANDLES) &&
 	       within(c->sync_copies, c->sync_pages ? 1 : 0, 2) &&
 	       c->buffer_blocks >= 2 * (g->page_size / VS_BLOCK) &&
 	       within(c->buffer_blocks, 2, 1u << 24);
@@ -113,7 +115,8 @@ static bool size_lane(struct vs_ssd *s, uint32_t i)
 	lane.meta_share = ((uint64_t)s->meta_blocks * blocks +
 			   s->blocks_all - 1) / s->blocks_all;
 	/* Frontiers of the host and of collection, reserve, blocks kept free. */
-	reserved = lane.meta_share + s->c.bad_blocks + 2 * lane.banks +
+	reserved = lane.meta_share + s->c.bad_blocks +
+		(s->c.handles + 1) * lane.banks +
 		VS_GC_RESERVE + 1 + VS_GC_FREE * lane.banks;
 	if (blocks < reserved + 2 || g->pages <= margin)
 		return false;
@@ -213,12 +216,14 @@ bool vs_lay_out(struct vs_ssd *s, const struct vs_config *c, uint8_t *mem,
 	if (!check(c))
 		return false;
 	s->c = *c;
+	s->c.handles = c->handles ? c->handles : 1;
 	s->banks = c->geometry.channels * c->geometry.ways;
 	s->slots = c->geometry.page_size / VS_BLOCK;
 	s->blocks_all = s->banks * c->geometry.blocks;
 	/* Two, for the two copies of a page. */
 	s->stripe = c->meta_stripe > 1 ? c->meta_stripe : 2;
-	s->hosts = c->mapping == VS_MAP_FAST ? VS_FAST_FRONTIERS : s->banks;
+	s->hosts = c->mapping == VS_MAP_FAST ? VS_FAST_FRONTIERS :
+					       s->c.handles * s->banks;
 	size_metadata(s);
 	size_sync(s);
 	s->lane = carve(&a, c->lanes, sizeof(*s->lane));

@@ -224,6 +224,7 @@ struct vs_log {
  * struct vs_entry - a block of the write buffer
  * @lpn: logical block, VS_NONE when it is free
  * @log: index of its tag
+ * @handle: placement handle
  * @newer: in the LRU list, or in the list of free ones
  * @older: in the LRU list
  * @tag_newer: in its tag's list
@@ -234,6 +235,7 @@ struct vs_log {
 struct vs_entry {
 	uint32_t lpn;
 	uint32_t log;
+	uint32_t handle;
 	uint32_t newer, older;
 	uint32_t tag_newer, tag_older;
 	uint32_t chain;
@@ -258,7 +260,8 @@ struct vs_placement {
 	bool (*size)(struct vs_ssd *s);
 	uint32_t (*whole)(const struct vs_ssd *s, uint32_t entry,
 			  uint32_t *peers);
-	enum vs_status (*program)(struct vs_ssd *s, uint32_t lane, vs_time now,
+	enum vs_status (*program)(struct vs_ssd *s, uint32_t lane,
+				  uint32_t handle, vs_time now,
 				  const void *data, struct vs_oob *oob,
 				  uint32_t *address, vs_time *done);
 	enum vs_status (*again)(struct vs_ssd *s, uint32_t bank, vs_time now,
@@ -293,7 +296,7 @@ struct vs_ssd {
 
 	struct vs_lane *lane;
 	struct vs_block *block;
-	struct vs_frontier *host;	/* of the placement */
+	struct vs_frontier *host;	/* of the placement; see page.c, fast.c */
 	struct vs_frontier *meta;	/* stripe of them for each lane */
 	struct vs_bank *bank;
 	struct vs_log *log;
@@ -458,8 +461,8 @@ void vs_trim_forget(struct vs_ssd *s);
 /* sync.c */
 bool vs_sync_wanted(const struct vs_ssd *s, uint32_t log, uint64_t blocks);
 bool vs_sync_room(const struct vs_ssd *s);
-enum vs_status vs_sync_copy(struct vs_ssd *s, uint32_t lane, vs_time now,
-			    uint32_t first, vs_time *done);
+enum vs_status vs_sync_copy(struct vs_ssd *s, uint32_t lane, uint32_t handle,
+			    vs_time now, uint32_t first, vs_time *done);
 void vs_sync_durable(struct vs_ssd *s, struct vs_log *log, vs_time now,
 		     vs_time *done);
 
@@ -538,8 +541,9 @@ enum vs_status vs_fast_room(struct vs_ssd *s, uint32_t most, vs_time now);
 void vs_buffer_init(struct vs_ssd *s);
 uint32_t vs_buffer_find(const struct vs_ssd *s, uint32_t lpn);
 enum vs_status vs_buffer_idle(struct vs_ssd *s, vs_time now, vs_time until);
-enum vs_status vs_buffer_put(struct vs_ssd *s, uint32_t log, uint32_t lpn,
-			     const void *data, vs_time now, vs_time *done);
+enum vs_status vs_buffer_put(struct vs_ssd *s, uint32_t log, uint32_t handle,
+			     uint32_t lpn, const void *data, vs_time now,
+			     vs_time *done);
 void vs_buffer_drop(struct vs_ssd *s, uint32_t entry, vs_time free_at);
 enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
 				 uint32_t n, bool sync, vs_time now,

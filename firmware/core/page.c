@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Page mapping: the host's pages go to one frontier for each bank, in turn,
- * and garbage collection makes room.
+ * Page mapping: the host's pages go to the banks in turn, where each placement
+ * handle has a frontier, and garbage collection makes room.
  */
 #include "internal.h"
 
@@ -63,9 +63,16 @@ static uint32_t next_bank(struct vs_ssd *s, uint32_t lane)
 	return best == VS_NONE ? next : best;
 }
 
-static enum vs_status program(struct vs_ssd *s, uint32_t lane, vs_time now,
-			      const void *data, struct vs_oob *oob,
-			      uint32_t *address, vs_time *done)
+static struct vs_frontier *frontier(const struct vs_ssd *s, uint32_t handle,
+				    uint32_t bank)
+{
+	return &s->host[handle * s->banks + bank];
+}
+
+static enum vs_status program(struct vs_ssd *s, uint32_t lane, uint32_t handle,
+			      vs_time now, const void *data,
+			      struct vs_oob *oob, uint32_t *address,
+			      vs_time *done)
 {
 	uint32_t bank = next_bank(s, lane);
 	enum vs_status status;
@@ -73,8 +80,9 @@ static enum vs_status program(struct vs_ssd *s, uint32_t lane, vs_time now,
 	do {
 		status = vs_gc(s, lane, bank, now);
 		if (status == VS_OK)
-			status = append(s, lane, bank, false, &s->host[bank],
-					now, data, oob, address, done);
+			status = append(s, lane, bank, false,
+					frontier(s, handle, bank), now, data,
+					oob, address, done);
 	} while (status == VS_EMEDIA);
 	return status;
 }
@@ -156,3 +164,46 @@ const struct vs_placement vs_page_mapping = {
 	.again = again,
 	.found = found,
 };
+
+uint64_t vs_unit_blocks(const struct vs_ssd *s)
+{
+	return (uint64_t)s->banks * s->c.geometry.pages * s->slots;
+}
+
+uint64_t vs_erase_blocks(const struct vs_ssd *s)
+{
+	return (uint64_t)s->c.geometry.pages * s->slots;
+}
+
+uint64_t vs_unit_left(const struct vs_ssd *s, uint32_t handle)
+{
+	uint64_t pages = 0;
+	uint32_t bank;
+
+	if (handle >= s->c.handles || s->c.mapping != VS_MAP_PAGE)
+		return 0;
+	for (bank = 0; bank < s->banks; bank++) {
+		const struct vs_frontier *f = frontier(s, handle, bank);
+
+		pages += s->c.geometry.pages;
+		if (f->block != VS_NONE)
+			pages -= vs_next_page(s, f);
+	}
+	return pages * s->slots;
+}
+
+enum vs_status vs_unit_next(struct vs_ssd *s, uint32_t handle)
+{
+	uint32_t bank;
+
+	if (handle >= s->c.handles || s->c.mapping != VS_MAP_PAGE)
+		return VS_EINVAL;
+	/* The rest of the blocks is not used. Collection gains it. */
+	for (bank = 0; bank < s->banks; bank++) {
+		struct vs_frontier *f = frontier(s, handle, bank);
+
+		if (f->block != VS_NONE && f->next)
+			vs_close(s, f, false);
+	}
+	return VS_OK;
+}

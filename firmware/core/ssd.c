@@ -102,7 +102,7 @@ struct vs_result vs_read(struct vs_ssd *s, vs_time now, uint64_t block,
 
 /*
  * Entries that are being put together to pages. A page has blocks that want
- * the same lane.
+ * the same lane, of one handle.
  */
 struct batch {
 	uint32_t entry[32];
@@ -133,6 +133,12 @@ static enum vs_status batch_end(struct vs_ssd *s, struct batch *b, vs_time now)
 	return n ? batch_program(s, b, b->entry, n, now) : VS_OK;
 }
 
+static bool fit(const struct vs_ssd *s, uint32_t a, uint32_t b)
+{
+	return s->entry[a].handle == s->entry[b].handle &&
+	       s->log[s->entry[a].log].lane == s->log[s->entry[b].log].lane;
+}
+
 /* Blocks that fill a page of their own do not wait for others. */
 static enum vs_status batch_add(struct vs_ssd *s, struct batch *b,
 				uint32_t entry, vs_time now)
@@ -142,8 +148,7 @@ static enum vs_status batch_add(struct vs_ssd *s, struct batch *b,
 
 	if (n)
 		return batch_program(s, b, peers, n, now);
-	if (b->n && s->log[s->entry[b->entry[0]].log].lane !=
-		    s->log[s->entry[entry].log].lane)
+	if (b->n && !fit(s, b->entry[0], entry))
 		status = batch_end(s, b, now);
 	b->entry[b->n++] = entry;
 	if (status == VS_OK && b->n == s->slots)
@@ -216,9 +221,9 @@ static enum vs_status commit_logs(struct vs_ssd *s, uint32_t log, bool host,
 	return status;
 }
 
-struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
-			  uint64_t block, uint32_t count, const void *data,
-			  bool fua)
+struct vs_result vs_write_placed(struct vs_ssd *s, vs_time now, uint32_t tag,
+				 uint32_t handle, uint64_t block,
+				 uint32_t count, const void *data, bool fua)
 {
 	struct batch batch = { .done = now };
 	const uint8_t *from = data;
@@ -227,7 +232,7 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 	bool host = false;
 	vs_time done = now;
 
-	if (!in_range(s, block, count))
+	if (!in_range(s, block, count) || handle >= s->c.handles)
 		return (struct vs_result){ VS_EINVAL, now };
 	if (s->status != VS_OK)
 		return (struct vs_result){ s->status, now };
@@ -236,7 +241,7 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 	for (i = 0; status == VS_OK && i < count; i++) {
 		vs_time at = now;
 
-		status = vs_buffer_put(s, log, (uint32_t)block + i,
+		status = vs_buffer_put(s, log, handle, (uint32_t)block + i,
 				       from + (size_t)i * VS_BLOCK, now, &at);
 		done = vs_later(done, at);
 		if (status == VS_OK && fua &&
@@ -254,6 +259,13 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 	if (status == VS_OK)
 		status = vs_buffer_idle(s, now, now);
 	return result(s, status, vs_later(done, batch.done));
+}
+
+struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
+			  uint64_t block, uint32_t count, const void *data,
+			  bool fua)
+{
+	return vs_write_placed(s, now, tag, 0, block, count, data, fua);
 }
 
 static bool logged_in(const struct vs_log *l, uint64_t first, uint64_t end)

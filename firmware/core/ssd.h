@@ -110,6 +110,7 @@ enum vs_mapping {
 };
 
 #define VS_LANE_ANY UINT32_MAX
+#define VS_HANDLES 8u
 
 /**
  * struct vs_config - a device
@@ -143,6 +144,9 @@ enum vs_mapping {
  * @sync_copies: how often each of these pages is programmed, on as many banks
  *	at the same time: 2, or 1 if it may happen that the newest page of an
  *	erase block cannot be read after a power cut, and is taken for torn
+ * @handles: placement handles of the host, 1 ... VS_HANDLES; 0 is 1. Each has
+ *	open blocks of its own in all banks, so data with different lifetimes can
+ *	be kept apart. What is collected is mixed. VS_MAP_FAST has one
  * @log_blocks: of VS_MAP_FAST, the sequential one included: at least 2, at
  *	most what is spare; 0: as many as that gives
  */
@@ -164,6 +168,7 @@ struct vs_config {
 	uint32_t log_blocks;
 	uint32_t sync_pages;
 	uint32_t sync_copies;
+	uint32_t handles;
 };
 
 /* Bytes of memory for a device, of any alignment; 0: the values are wrong. */
@@ -193,6 +198,10 @@ struct vs_result vs_read(struct vs_ssd *s, vs_time now, uint64_t block,
 struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 			  uint64_t block, uint32_t count, const void *data,
 			  bool fua);
+/* The same with a placement handle; vs_write() uses handle 0. */
+struct vs_result vs_write_placed(struct vs_ssd *s, vs_time now, uint32_t tag,
+				 uint32_t handle, uint64_t block,
+				 uint32_t count, const void *data, bool fua);
 /* Afterwards the blocks read as zeroes. It is the tag's, like a write. */
 struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint32_t tag,
 			 uint64_t block, uint64_t count);
@@ -211,6 +220,17 @@ uint64_t vs_blocks(const struct vs_ssd *s);
  */
 enum vs_status vs_set_lane(struct vs_ssd *s, uint32_t tag, uint32_t lane,
 			   bool dedicated);
+
+/*
+ * A reclaim unit is what a handle fills before it gets new blocks: one in each
+ * bank. Its size in VS_BLOCK; what is left of the handle's own; and the change
+ * to a new one, of which VS_EINVAL means that there is no such handle.
+ */
+uint64_t vs_unit_blocks(const struct vs_ssd *s);
+/* Of an erase block. */
+uint64_t vs_erase_blocks(const struct vs_ssd *s);
+uint64_t vs_unit_left(const struct vs_ssd *s, uint32_t handle);
+enum vs_status vs_unit_next(struct vs_ssd *s, uint32_t handle);
 
 /* What pages are programmed for. */
 enum vs_cause {

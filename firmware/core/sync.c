@@ -46,12 +46,13 @@ bool vs_sync_wanted(const struct vs_ssd *s, uint32_t log, uint64_t blocks)
  * vs_sync_copy - what a page that is durable by itself needs besides
  * @s: the device; s->page and s->oob are the page
  * @lane: of the page
+ * @handle: of the page
  * @now: time
  * @first: where it has been programmed, a page address; the map says so
  * @done: when it is programmed; then, when its copy is too
  */
-enum vs_status vs_sync_copy(struct vs_ssd *s, uint32_t lane, vs_time now,
-			    uint32_t first, vs_time *done)
+enum vs_status vs_sync_copy(struct vs_ssd *s, uint32_t lane, uint32_t handle,
+			    vs_time now, uint32_t first, vs_time *done)
 {
 	uint32_t address[2] = { first };
 	enum vs_status status;
@@ -64,7 +65,7 @@ enum vs_status vs_sync_copy(struct vs_ssd *s, uint32_t lane, vs_time now,
 		return VS_OK;
 	s->oob->flags |= VS_OOB_COPY;
 	s->avoid = first / s->c.geometry.pages / s->c.geometry.blocks;
-	status = s->placement->program(s, lane, now, s->page, s->oob,
+	status = s->placement->program(s, lane, handle, now, s->page, s->oob,
 				       &address[1], &second);
 	s->avoid = VS_NONE;
 	if (status != VS_OK)

@@ -27,6 +27,7 @@ struct kind {
 	uint32_t mapping;
 	uint32_t nand;
 	uint32_t tags;
+	uint32_t handles;
 };
 
 struct backend {
@@ -83,6 +84,7 @@ static void write_label(uint8_t label[NAND_LABEL], const struct kind *k)
 	label[2] = (uint8_t)k->tags;
 	label[3] = (uint8_t)(k->tags >> 8);
 	label[4] = (uint8_t)k->mapping;
+	label[5] = (uint8_t)k->handles;
 }
 
 static struct kind read_label(const uint8_t label[NAND_LABEL])
@@ -92,13 +94,15 @@ static struct kind read_label(const uint8_t label[NAND_LABEL])
 		.nand = label[1],
 		.tags = label[2] | (uint32_t)label[3] << 8,
 		.mapping = label[4],
+		.handles = label[5],
 	};
 }
 
 /* The properties of a new SSD: the options, and defaults for the rest. */
 static struct kind new_kind(const struct backend_options *o)
 {
-	struct kind k = { o->personality, o->mapping, o->nand, o->tags };
+	struct kind k = { o->personality, o->mapping, o->nand, o->tags,
+			  o->handles };
 
 	if (!k.personality)
 		k.personality = BACKEND_TAGGED;
@@ -108,6 +112,8 @@ static struct kind new_kind(const struct backend_options *o)
 		k.nand = BACKEND_TLC;
 	if (!k.tags)
 		k.tags = drive_of(k.nand)->config.max_tags;
+	if (!k.handles)
+		k.handles = 1;
 	return k;
 }
 
@@ -122,7 +128,7 @@ static int same_kind(const struct backend_options *o, const struct kind *made,
 
 	if (made->personality - 1 >= BACKEND_BASELINE ||
 	    made->mapping - 1 >= BACKEND_FAST ||
-	    made->nand - 1 >= BACKEND_SVD)
+	    made->nand - 1 >= BACKEND_SVD || made->handles - 1 >= VS_HANDLES)
 		return refuse(error, "--image %s: not an image of an SSD",
 			      o->image);
 	if (o->personality && o->personality != made->personality)
@@ -138,6 +144,9 @@ static int same_kind(const struct backend_options *o, const struct kind *made,
 	if (o->tags && o->tags != made->tags)
 		return refuse(error, "--image %s: was created with --tags %u",
 			      o->image, made->tags);
+	if (o->handles && o->handles != made->handles)
+		return refuse(error, "--image %s: was created with --handles %u",
+			      o->image, made->handles);
 	return 0;
 }
 
@@ -149,6 +158,7 @@ static struct vs_config config_of(const struct kind *k, uint64_t buffer)
 			VS_TAGGED;
 	c.mapping = k->mapping == BACKEND_FAST ? VS_MAP_FAST : VS_MAP_PAGE;
 	c.max_tags = k->tags;
+	c.handles = k->handles;
 	if (buffer)
 		c.buffer_blocks = (uint32_t)(buffer / VS_BLOCK);
 	return c;
@@ -171,6 +181,8 @@ static int choose(struct backend *b, struct vs_config *c,
 	b->kind = fresh ? new_kind(o) : read_label(label);
 	if (!fresh && same_kind(o, &b->kind, error))
 		return -1;
+	if (b->kind.mapping == BACKEND_FAST && b->kind.handles > 1)
+		return refuse(error, "--handles: --mapping fast has only one");
 	*c = config_of(&b->kind, o->buffer);
 	if (o->size && !fit(c, o->size))
 		return refuse(error, "--size: exceeds the largest possible SSD");
@@ -226,6 +238,7 @@ static int start(struct backend_device *device, const struct vs_config *c,
 			      "too few good blocks are left");
 	device->tagged = c->personality == VS_TAGGED;
 	device->max_tags = c->max_tags;
+	device->handles = c->handles;
 	device->endurance = drive_of(b->kind.nand)->endurance;
 	device->spare_blocks = c->bad_blocks * c->lanes;
 	return 0;

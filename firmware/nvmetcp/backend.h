@@ -39,6 +39,7 @@ enum backend_nand {
  * @nand: enum backend_nand, or 0
  * @tags: tags with state at a time, including the host tag; 0: see above
  * @buffer: bytes of the write buffer; 0: the default of the NAND type
+ * @handles: placement handles, or 0; 1: no Flexible Data Placement
  * @slowdown: factor for all times of the NAND, 1 to 1000
  */
 struct backend_options {
@@ -49,6 +50,7 @@ struct backend_options {
 	uint32_t nand;
 	uint32_t tags;
 	uint64_t buffer;
+	uint32_t handles;
 	uint32_t slowdown;
 };
 
@@ -60,6 +62,7 @@ struct backend;
  * @tagged: it supports tagged commands; otherwise they are not reported
  * @max_tag: largest supported tag, at most 65535
  * @max_tags: tags with state at a time, including the host tag
+ * @handles: placement handles; 1: no Flexible Data Placement
  * @endurance: erases for which a block is specified; 0: unknown
  * @spare_blocks: blocks reserved to replace bad blocks
  * @backend: private data of the backend
@@ -69,6 +72,7 @@ struct backend_device {
 	bool tagged;
 	uint32_t max_tag;
 	uint32_t max_tags;
+	uint32_t handles;
 	uint32_t endurance;
 	uint32_t spare_blocks;
 	struct backend *backend;

@@ -30,6 +30,11 @@ static uint16_t check_feature(struct request *r)
 	case FEATURE_HOST_IDENTIFIER:
 		if (!discovery)
 			return SC_SUCCESS;
+		break;
+	case FEATURE_FDP_MODE:
+	case FEATURE_FDP_EVENTS:
+		if (!discovery && fdp_supported(r->conn->subsys))
+			return SC_SUCCESS;
 	}
 	return request_invalid(r, cdw10);
 }
@@ -48,6 +53,8 @@ uint16_t features_get_prepare(struct request *r)
 			return request_invalid(r, cdw11);
 		r->length = sizeof(r->conn->ctrl->hostid);
 	}
+	if (feature(r) == FEATURE_FDP_EVENTS)
+		return fdp_events_prepare(r, false);
 	return SC_SUCCESS;
 }
 
@@ -77,6 +84,10 @@ uint16_t features_get(struct request *r)
 	case FEATURE_HOST_IDENTIFIER:
 		memcpy(r->data, k->hostid, sizeof(k->hostid));
 		break;
+	case FEATURE_FDP_MODE:
+		return fdp_mode_get(r);
+	case FEATURE_FDP_EVENTS:
+		return fdp_events_get(r);
 	}
 	return SC_SUCCESS;
 }
@@ -95,6 +106,11 @@ uint16_t features_set_prepare(struct request *r)
 		r->length = sizeof(r->conn->ctrl->hostid);
 		return SC_COMMAND_SEQUENCE_ERROR | SC_DNR;
 	}
+	/* The endurance group has namespaces. */
+	if (feature(r) == FEATURE_FDP_MODE)
+		return SC_COMMAND_SEQUENCE_ERROR | SC_DNR;
+	if (feature(r) == FEATURE_FDP_EVENTS)
+		return fdp_events_prepare(r, true);
 	return SC_SUCCESS;
 }
 
@@ -146,6 +162,8 @@ uint16_t features_set(struct request *r)
 			return request_invalid(r, cdw11);
 		k->event_config = value;
 		return SC_SUCCESS;
+	case FEATURE_FDP_EVENTS:
+		return fdp_events_set(r);
 	default:
 		ctrl_set_kato(k, value);
 		return SC_SUCCESS;

@@ -43,6 +43,10 @@ static uint16_t check_cns(struct request *r)
 		if (r->sqe.cdw11.b[3] != CSI_NVM)
 			return request_invalid(r, cdw11);
 		return SC_SUCCESS;
+	case CNS_ENDURANCE_GROUPS:
+		if (fdp_supported(s))
+			return SC_SUCCESS;
+		return request_invalid(r, cdw10);
 	default:
 		return request_invalid(r, cdw10);
 	}
@@ -85,6 +89,11 @@ static void fill_io_controller(const struct ctrl *k,
 	id->iorcsz = cpu_to_le32(sizeof(struct cqe) / 16);
 }
 
+static bool has_groups(const struct ctrl *k)
+{
+	return !k->discovery && fdp_supported(k->subsys);
+}
+
 static void fill_controller(const struct ctrl *k, void *data)
 {
 	struct identify_controller *id = data;
@@ -97,7 +106,9 @@ static void fill_controller(const struct ctrl *k, void *data)
 	id->mdts = MDTS;
 	id->cntlid = cpu_to_le16(k->cntlid);
 	id->ver = cpu_to_le32(NVME_VS);
-	id->ctratt = cpu_to_le32(CTRATT_HOSTID_128);
+	id->ctratt = cpu_to_le32(CTRATT_HOSTID_128 |
+				 (has_groups(k) ? CTRATT_FDP : 0));
+	id->endgidmax = cpu_to_le16(has_groups(k) ? FDP_ENDURANCE_GROUP : 0);
 	id->aerl = AER_LIMIT - 1;
 	id->kas = cpu_to_le16(KAS_UNITS);
 	id->maxcmd = cpu_to_le16(QUEUE_ENTRIES);
@@ -147,6 +158,7 @@ static void fill_namespace(const struct subsys *s, uint32_t nsid, void *data)
 	id->npda = block;
 	id->nows = block;
 	id->nsattr = s->read_only ? NSATTR_WRITE_PROTECTED : 0;
+	id->endgid = cpu_to_le16(fdp_supported(s) ? FDP_ENDURANCE_GROUP : 0);
 	subsys_namespace_id(s, nsid, id->nguid);
 	id->lbaf[0].lbads = s->config.lba_shift;
 }
@@ -168,6 +180,17 @@ static void fill_nvm_controller(void *data)
 
 	/* Dataset Management has no limit except its number of ranges. */
 	id->wzsl = MDTS;
+}
+
+/* The groups from the one in CDW11 on: there is one. */
+static void fill_groups(const struct request *r)
+{
+	struct le16 *list = (void *)r->data;
+
+	if ((le32_to_cpu(r->sqe.cdw11) & 0xffff) > FDP_ENDURANCE_GROUP)
+		return;
+	list[0] = cpu_to_le16(1);
+	list[1] = cpu_to_le16(FDP_ENDURANCE_GROUP);
 }
 
 uint16_t identify_execute(struct request *r)
@@ -193,6 +216,9 @@ uint16_t identify_execute(struct request *r)
 		break;
 	case CNS_COMMAND_SET_CONTROLLER:
 		fill_nvm_controller(r->data);
+		break;
+	case CNS_ENDURANCE_GROUPS:
+		fill_groups(r);
 		break;
 	}
 	return SC_SUCCESS;

@@ -15,6 +15,7 @@ enum cns {
 	CNS_ACTIVE_NAMESPACES = 0x02,
 	CNS_NAMESPACE_DESCRIPTORS = 0x03,
 	CNS_COMMAND_SET_CONTROLLER = 0x06,
+	CNS_ENDURANCE_GROUPS = 0x19,
 };
 
 #define CSI_NVM 0
@@ -24,6 +25,8 @@ enum cns {
 #define CMIC_MULTIPLE_CONTROLLERS 0x02
 #define OAES_NAMESPACE_ATTRIBUTE (1u << 8)
 #define CTRATT_HOSTID_128 (1u << 0)
+/* Endurance groups, Flexible Data Placement */
+#define CTRATT_FDP (1u << 4 | 1u << 19)
 #define FRMW_ONE_SLOT_READ_ONLY 0x03
 #define LPA_EFFECTS 0x02
 #define LPA_EXTENDED 0x04
@@ -66,7 +69,9 @@ struct identify_controller {
 	uint8_t npss;
 	uint8_t reserved264[56];
 	struct le16 kas;
-	uint8_t reserved322[190];
+	uint8_t reserved322[18];
+	struct le16 endgidmax;
+	uint8_t reserved342[170];
 	uint8_t sqes;
 	uint8_t cqes;
 	struct le16 maxcmd;
@@ -96,6 +101,7 @@ struct identify_controller {
 _Static_assert(sizeof(struct identify_controller) == IDENTIFY_BYTES, "size");
 _Static_assert(offsetof(struct identify_controller, oacs) == 256, "oacs");
 _Static_assert(offsetof(struct identify_controller, kas) == 320, "kas");
+_Static_assert(offsetof(struct identify_controller, endgidmax) == 340, "group");
 _Static_assert(offsetof(struct identify_controller, sqes) == 512, "sqes");
 _Static_assert(offsetof(struct identify_controller, sgls) == 536, "sgls");
 _Static_assert(offsetof(struct identify_controller, subnqn) == 768, "subnqn");
@@ -137,7 +143,8 @@ struct identify_namespace {
 	struct le16 nows;
 	uint8_t reserved74[25];
 	uint8_t nsattr;
-	uint8_t reserved100[4];
+	struct le16 nvmsetid;
+	struct le16 endgid;
 	uint8_t nguid[16];
 	uint8_t eui64[8];
 	struct {
@@ -150,6 +157,7 @@ struct identify_namespace {
 
 _Static_assert(sizeof(struct identify_namespace) == IDENTIFY_BYTES, "size");
 _Static_assert(offsetof(struct identify_namespace, npwg) == 64, "npwg");
+_Static_assert(offsetof(struct identify_namespace, endgid) == 102, "group");
 _Static_assert(offsetof(struct identify_namespace, nguid) == 104, "nguid");
 _Static_assert(offsetof(struct identify_namespace, lbaf) == 128, "lbaf");
 

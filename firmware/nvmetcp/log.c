@@ -10,6 +10,8 @@
 #include "identity.h"
 
 #define CDW10_RAE (1u << 15)
+/* Log Specific Parameter of page 23h: events for the host */
+#define CDW10_HOST_EVENTS (1u << 8)
 
 /**
  * log_put - copy the part of a piece that is inside of the window
@@ -72,6 +74,11 @@ static uint64_t offset_of(const struct request *r)
 	       le32_to_cpu(r->sqe.cdw12);
 }
 
+static bool host_events(const struct request *r)
+{
+	return le32_to_cpu(r->sqe.cdw10) & CDW10_HOST_EVENTS;
+}
+
 /* Size of a page in bytes; 0: this controller does not have the page. */
 static uint64_t page_size(const struct request *r, uint8_t lid)
 {
@@ -101,8 +108,15 @@ static uint64_t page_size(const struct request *r, uint8_t lid)
 	case LOG_VCACHE_ERASES:
 		return sizeof(struct log_erases);
 	default:
-		return 0;
+		return fdp_log_size(k->subsys, lid, host_events(r));
 	}
+}
+
+/* Log pages of an endurance group, whose number is in CDW11. */
+static bool is_of_group(uint8_t lid)
+{
+	return lid == LOG_ENDURANCE_GROUP || (lid >= LOG_FDP_CONFIGURATIONS &&
+					      lid <= LOG_FDP_EVENTS);
 }
 
 uint16_t log_prepare(struct request *r)
@@ -117,6 +131,9 @@ uint16_t log_prepare(struct request *r)
 	if (!size)
 		return request_refuse(r, SC_INVALID_LOG_PAGE,
 				      offsetof(struct sqe, cdw10));
+	if (is_of_group((uint8_t)cdw10) &&
+	    le32_to_cpu(r->sqe.cdw11) >> 16 != FDP_ENDURANCE_GROUP)
+		return request_invalid(r, cdw11);
 	if (numd * 4 > MDTS_BYTES)
 		return request_invalid(r, cdw10);
 	/* LPO must be a multiple of 4, and not behind the end. */
@@ -165,6 +182,8 @@ uint16_t log_execute(struct request *r)
 	case LOG_VCACHE_ERASES:
 		log_vcache_erases(k->subsys, &w);
 		break;
+	default:
+		fdp_log(k->subsys, lid, host_events(r), &w);
 	}
 	/* Reading the list clears it, unless Retain Asynchronous Event is set. */
 	if (lid == LOG_CHANGED_NAMESPACES && !(cdw10 & CDW10_RAE))

@@ -18,11 +18,21 @@ struct extent {
 	uint64_t length;
 };
 
+/**
+ * struct owner - whose data a write is
+ * @tag: its tag
+ * @handle: its placement handle
+ */
+struct owner {
+	uint32_t tag;
+	uint32_t handle;
+};
+
 uint16_t media_read(struct subsys *s, struct extent e, void *data,
 		    vs_time *done);
 uint16_t media_compare(struct subsys *s, struct extent e, const void *data,
 		       vs_time *done);
-uint16_t media_write(struct subsys *s, uint32_t tag, struct extent e,
+uint16_t media_write(struct subsys *s, struct owner owner, struct extent e,
 		     const void *data, bool fua, vs_time *done);
 uint16_t media_trim(struct subsys *s, uint32_t tag, struct extent e,
 		    vs_time *done);

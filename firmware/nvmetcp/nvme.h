@@ -73,6 +73,8 @@ enum io_opcode {
 	IO_COMPARE = 0x05,
 	IO_WRITE_ZEROES = 0x08,
 	IO_DATASET_MANAGEMENT = 0x09,
+	IO_MANAGEMENT_RECEIVE = 0x12,
+	IO_MANAGEMENT_SEND = 0x1d,
 	/* Bits 1:0 are the direction of the data (figure 105). */
 	IO_TAGGED_FLUSH = 0xc0,
 	IO_TAGGED_WRITE = 0xc1,
@@ -90,6 +92,10 @@ enum io_opcode {
 #define CDW12_NLB 0xffffu
 #define CDW12_DEAC (1u << 25)
 #define CDW12_FUA (1u << 30)
+/* Directive of writes: its type in CDW12, its value in CDW13 */
+#define CDW12_DTYPE_SHIFT 20
+#define CDW12_DTYPE 0xfu
+#define CDW13_DSPEC_SHIFT 16
 /* CDW11 of Dataset Management */
 #define DSM_AD (1u << 2)
 
@@ -135,6 +141,8 @@ enum feature {
 	FEATURE_NUMBER_OF_QUEUES = 0x07,
 	FEATURE_ASYNC_EVENT_CONFIG = 0x0b,
 	FEATURE_KEEP_ALIVE_TIMER = 0x0f,
+	FEATURE_FDP_MODE = 0x1d,
+	FEATURE_FDP_EVENTS = 0x1e,
 	FEATURE_HOST_IDENTIFIER = 0x81,
 };
 

@@ -32,6 +32,7 @@ static const char usage[] =
 "                        type of NAND; none: TLC without delays (tlc)\n"
 "  --tags N              tags with state at a time, 1 to 256 (64)\n"
 "  --buffer MIB          size of the write buffer, 1 to 4096 (8; jasmine: 32)\n"
+"  --handles N           placement handles (FDP), 1 to 8; 1: no FDP (1)\n"
 "  --namespaces N        namespaces of equal size, 1 to 1024 (1)\n"
 "  --block-size BYTES    logical block size, 512 or 4096 (4096)\n"
 "  --nqn NQN             name of the subsystem (derived from the image's path)\n"
@@ -170,6 +171,7 @@ enum {
 	NAND,
 	TAGS,
 	BUFFER,
+	PLACEMENT_HANDLES,
 	NAMESPACE_COUNT,
 	BLOCK_SIZE,
 	NQN,
@@ -190,6 +192,7 @@ static const struct option long_options[] = {
 	{ "nand", required_argument, NULL, NAND },
 	{ "tags", required_argument, NULL, TAGS },
 	{ "buffer", required_argument, NULL, BUFFER },
+	{ "handles", required_argument, NULL, PLACEMENT_HANDLES },
 	{ "namespaces", required_argument, NULL, NAMESPACE_COUNT },
 	{ "block-size", required_argument, NULL, BLOCK_SIZE },
 	{ "nqn", required_argument, NULL, NQN },
@@ -256,6 +259,11 @@ static bool take_device(struct backend_options *d, int option,
 			return bad("tags", value, "1 to 256");
 		d->tags = (uint32_t)number;
 		return true;
+	case PLACEMENT_HANDLES:
+		if (!parse_number(value, 1, VS_HANDLES, &number))
+			return bad("handles", value, "1 to 8");
+		d->handles = (uint32_t)number;
+		return true;
 	case SLOWDOWN:
 		if (!parse_number(value, 1, 1000, &number))
 			return bad("slowdown", value, "1 to 1000");
@@ -313,6 +321,7 @@ static bool take(struct options *o, int option, const char *value)
 	case NAND:
 	case TAGS:
 	case BUFFER:
+	case PLACEMENT_HANDLES:
 	case SLOWDOWN:
 		return take_device(&o->device, option, value);
 	case NQN:

@@ -13,6 +13,7 @@
 #include "../core/ssd.h"
 #include "backend.h"
 #include "fabrics.h"
+#include "fdp.h"
 #include "heap.h"
 #include "nvme.h"
 #include "tags.h"
@@ -85,6 +86,7 @@ struct ctrl;
  * @failed: the device has no power
  * @health: counters
  * @tags: counters of each tag
+ * @fdp: state of Flexible Data Placement
  * @pending: commands whose completion time has not come
  * @bounce: buffer for partial blocks, MDTS_BYTES + 2 blocks
  * @zeroes: MDTS_BYTES zeroes
@@ -108,6 +110,7 @@ struct subsys {
 	bool failed;
 	struct subsys_health health;
 	struct tags tags;
+	struct fdp fdp;
 	struct heap pending;
 	uint8_t *bounce;
 	uint8_t *zeroes;

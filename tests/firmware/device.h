@@ -18,7 +18,7 @@ struct device {
 };
 
 /* Small devices, each with a special property. */
-#define SHAPES 14
+#define SHAPES 15
 
 static inline struct vs_config shape(unsigned int i,
 				     enum vs_personality personality)
@@ -73,6 +73,10 @@ static inline struct vs_config shape(unsigned int i,
 		{ { 2, 2, 31, 8, 8192, true }, 16, 3, 1, 1, 5, 2,
 		  .gc_pages = 4, .log_entries = 30,
 		  .sync_pages = 4, .sync_copies = 1 },
+		/* Three placement handles on two banks of MLC. */
+		{ { 1, 2, 29, 8, 8192, true }, 16, 4, 1, 1, 0, 0,
+		  .idle_percent = 38, .gc_pages = 2, .handles = 3,
+		  .sync_pages = 2, .sync_copies = 2 },
 	};
 	struct vs_config c = all[i];
 

@@ -92,10 +92,21 @@ MUTATIONS = [
     Mutation("recovery reuses blocks that it still needs", "recover",
              "\ts->block[address / s->c.geometry.pages].root = true;\n\tif (l->count",
              "\tif (l->count"),
+    Mutation("handles share their blocks", "page", "handle * s->banks + bank", "bank"),
+    Mutation("a flush mixes blocks of handles", "ssd",
+             "s->entry[a].handle == s->entry[b].handle &&", ""),
+    Mutation("eviction mixes blocks of handles", "buffer",
+             "\t\t    s->entry[e].handle == handle &&\n", ""),
+    Mutation("a block keeps its first handle", "buffer", "\ts->entry[e].handle = handle;\n",
+             "\tif (!s->stats.absorbed)\n\t\ts->entry[e].handle = handle;\n"),
+    Mutation("there are no blocks for the handles", "geometry",
+             "(s->c.handles + 1) * lane.banks", "2 * lane.banks"),
     Mutation("metadata pages are not checked", "recover",
              "meta->crc != vs_page_crc(s, s->read_page) || ", ""),
 ]
 
+#: Programs of single cases.
+SINGLE = ("test_ftl", "test_ftl_trim", "test_ftl_handles")
 #: Kind, shape, personality, seed.
 RUNS = [
     ("long", 1, 0, 1), ("sweep", 1, 0, 1), ("sweep", 1, 0, 2), ("sweep", 0, 0, 2),
@@ -112,4 +123,4 @@ RUNS = [
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
 def test_mutation_is_noticed(mutation: Mutation) -> None:
     assert fails(broken(mutation, "mutation"), [
-        ("test_ftl",), ("test_ftl_trim",), *(("test_powercut", *run) for run in RUNS)])
+        *((name,) for name in SINGLE), *(("test_powercut", *run) for run in RUNS)])

@@ -10,7 +10,7 @@ import pytest
 from tests.firmware import build
 
 #: Page mapping, FAST, and flushes without log pages, which Baseline does not have.
-PAGE, FAST, SYNC = range(5), range(5, 9), range(9, 14)
+PAGE, FAST, SYNC = range(5), range(5, 9), range(9, 15)
 PERSONALITIES = {"tagged": "0", "baseline": "1"}
 #: Shape, personality.
 CASES = [*itertools.product([*PAGE, *FAST], PERSONALITIES),
@@ -34,8 +34,8 @@ def fast() -> Path:
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("name", ["test_ftl", "test_ftl_fast", "test_ftl_media", "test_ftl_order",
-                                  "test_ftl_trim"])
+@pytest.mark.parametrize("name", ["test_ftl", "test_ftl_fast", "test_ftl_handles", "test_ftl_media",
+                                  "test_ftl_order", "test_ftl_trim"])
 def test_ftl(name: str, compiler: str) -> None:
     program = build.compile_program(name, compiler, build.BUILD / compiler)
     done = build.run(program)

@@ -36,13 +36,20 @@ static struct vs_result do_write(struct device *d, struct oracle *o,
 	uint64_t block = pick(d, seed);
 	uint32_t tag = check_below(seed, TAGS), i;
 	uint32_t count = 1 + check_below(seed, check_below(seed, 4) ? 2 : MOST);
+	uint32_t handle = 0;
 	struct vs_result r;
 
 	if (count > vs_blocks(d->ssd) - block)
 		count = 1;
 	for (i = 0; i < count; i++)
 		oracle_write(o, block + i, tag, data + i * VS_BLOCK);
-	r = vs_write(d->ssd, d->now, tag, block, count, data, fua);
+	if (d->c.handles) {
+		handle = check_below(seed, d->c.handles);
+		if (check_below(seed, 16) == 0)
+			CHECK(vs_unit_next(d->ssd, handle) == VS_OK);
+	}
+	r = vs_write_placed(d->ssd, d->now, tag, handle, block, count, data,
+			    fua);
 	if (fua && r.status == VS_OK)
 		oracle_flush(o, r.done, true, 0, block, count);
 	return r;

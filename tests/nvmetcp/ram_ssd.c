@@ -23,6 +23,7 @@
 #include "../../firmware/nvmetcp/backend.h"
 
 #define MAX_TAG 65535u
+#define UNIT_BLOCKS 256u
 
 struct dirty {
 	uint8_t *data;	/* NULL: the block is as it is in the image */
@@ -39,6 +40,8 @@ struct vs_ssd {
 	uint64_t writes_left;
 	uint64_t calls_left;
 	uint64_t erases;
+	uint32_t handles;
+	uint64_t used[VS_HANDLES];	/* blocks of the reclaim unit */
 	struct vs_stats stats;
 	vs_time last;
 };
@@ -100,14 +103,14 @@ static void make_durable(struct vs_ssd *s, uint64_t block)
 	s->stats.programmed[VS_CAUSE_HOST]++;
 }
 
-struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
-			  uint64_t block, uint32_t count, const void *data,
-			  bool fua)
+struct vs_result vs_write_placed(struct vs_ssd *s, vs_time now, uint32_t tag,
+				 uint32_t handle, uint64_t block,
+				 uint32_t count, const void *data, bool fua)
 {
 	struct vs_result r = begin(s, now, block, count, s->write_ns);
 	uint32_t i;
 
-	if (r.status == VS_OK && tag > MAX_TAG)
+	if (r.status == VS_OK && (tag > MAX_TAG || handle >= s->handles))
 		r.status = VS_EINVAL;
 	if (r.status == VS_OK && !s->writes_left)
 		r.status = VS_EREADONLY;
@@ -115,6 +118,7 @@ struct vs_result vs_write(struct vs_ssd *s, vs_time now, uint32_t tag,
 		return r;
 	s->writes_left--;
 	s->stats.written += count;
+	s->used[handle] = (s->used[handle] + count) % UNIT_BLOCKS;
 	for (i = 0; i < count; i++) {
 		struct dirty *d = &s->dirty[block + i];
 
@@ -174,6 +178,31 @@ struct vs_result vs_flush_tag(struct vs_ssd *s, vs_time now, uint32_t tag)
 			make_durable(s, i);
 	}
 	return r;
+}
+
+uint64_t vs_erase_blocks(const struct vs_ssd *s)
+{
+	(void)s;
+	return UNIT_BLOCKS;
+}
+
+uint64_t vs_unit_blocks(const struct vs_ssd *s)
+{
+	(void)s;
+	return UNIT_BLOCKS;
+}
+
+uint64_t vs_unit_left(const struct vs_ssd *s, uint32_t handle)
+{
+	return UNIT_BLOCKS - s->used[handle];
+}
+
+enum vs_status vs_unit_next(struct vs_ssd *s, uint32_t handle)
+{
+	if (handle >= s->handles)
+		return VS_EINVAL;
+	s->used[handle] = 0;
+	return VS_OK;
 }
 
 uint64_t vs_blocks(const struct vs_ssd *s)
@@ -255,12 +284,14 @@ int backend_open(struct backend_device *device,
 		.writes_left = setting("RAM_SSD_WRITES", UINT64_MAX),
 		.calls_left = setting("RAM_SSD_POWER", UINT64_MAX),
 		.erases = setting("RAM_SSD_ERASES", 0),
+		.handles = o->handles ? o->handles : 1,
 		.stats.bad_blocks = setting("RAM_SSD_BAD", 0),
 	};
 	device->ssd = s;
 	device->tagged = o->personality != BACKEND_BASELINE;
 	device->max_tag = MAX_TAG;
 	device->max_tags = o->tags ? o->tags : 64;
+	device->handles = s->handles;
 	device->endurance = 1000;
 	device->spare_blocks = 20;
 	if (image && open_image(s, image, &size, error)) {

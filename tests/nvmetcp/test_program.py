@@ -50,6 +50,7 @@ def test_crc32c_against_the_slow_way(program: Path) -> None:
     (["--size", "K"], "must be a number of bytes"),
     (["--size", "9999999T"], "must be a number of bytes"),
     (["--size", "99999999999999999999999999"], "must be a number of bytes"),
+    (["--handles", "9"], "--handles 9: must be 1 to 8"),
     (["--personality", "Tagged"], "--personality Tagged: must be tagged or baseline"),
     (["--nand", "slc"], "--nand slc: must be tlc, jasmine, none or svd"),
     (["--mapping", "block"], "--mapping block: must be page or fast"),
