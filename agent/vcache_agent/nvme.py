@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Detect origins on NVMe drives that support tags, by their log page C0h.
+"""Use the tags of NVMe drives that support them.
 
-doc/source/reference/nvme.rst describes the page. Reading page C0h of another
-vendor is harmless, but a drive may log it as an error. So a drive without tag
-support is queried only once.
+Reading the log page of another vendor is harmless, but a drive may log it as an error. So a
+drive without tag support is queried only once.
 
 A query has the timeout of the driver for admin commands (60 s by default): a command
 that exceeds its timeout makes the driver reset the controller, which delays the I/O of
 all guests. So each query has a thread of its own, and nobody waits for it.
 """
 
-import ctypes
-import dataclasses
 import errno
-import fcntl
-import os
-import struct
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
@@ -24,74 +18,13 @@ from pathlib import Path
 from oslo_log import log as logging
 
 from vcache_agent import sysfs
+from vcache_agent.drive.tagged import TaggedDrive, read_drive
 from vcache_agent.model import Device
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client
 from vcache_agent.netlink.errors import NetlinkError
 
 LOG = logging.getLogger(__name__)
-
-# From linux/nvme_ioctl.h.
-_IOCTL_ID = 0x4E40
-_IOCTL_ADMIN_CMD = 0xC0484E41
-_PASSTHRU = struct.Struct("=BBHIIIQQII6III")
-_GET_LOG_PAGE = 0x02
-_ALL_NAMESPACES = 0xFFFFFFFF
-_DRIVERS_TIMEOUT = 0
-
-_LOG_PAGE = 0xC0
-_LOG_BYTES = 512
-_LOG = struct.Struct("<8sHBBB3xIIII24xI")
-_SIGNATURE = b"vcacheSS"
-_VERSION = 1
-_OPCODES = (0xC0, 0xC1)
-_TAGGED_FLUSH_AND_WRITE = 0x3
-
-
-@dataclasses.dataclass(frozen=True)
-class TaggedDrive:
-    """A drive that supports tags.
-
-    :param nsid: namespace identifier
-    :param tag_max: largest supported tag
-    :param instance: random number, not 0, that changes with each power-on
-    """
-
-    nsid: int
-    tag_max: int
-    instance: int
-
-
-def parse_log(nsid: int, page: bytes) -> TaggedDrive | None:
-    """Parse log page C0h; return None if it is of another vendor or another version."""
-    signature, version, flush, write, _, capabilities, tag_max, _, _, instance = \
-        _LOG.unpack_from(page)
-    if signature != _SIGNATURE or version != _VERSION or (flush, write) != _OPCODES \
-            or capabilities & _TAGGED_FLUSH_AND_WRITE != _TAGGED_FLUSH_AND_WRITE \
-            or not instance or not nsid:
-        return None
-    return TaggedDrive(nsid, tag_max, instance)
-
-
-def read_drive(path: str) -> TaggedDrive | None:
-    """Query a block device; return None if its drive does not support tags.
-
-    :param path: block device of an NVMe namespace, or of a partition of one
-    :raises OSError: if the query fails
-    """
-    page = (ctypes.c_char * _LOG_BYTES)()
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        nsid = fcntl.ioctl(descriptor, _IOCTL_ID)
-        command = bytearray(_PASSTHRU.pack(
-            _GET_LOG_PAGE, 0, 0, _ALL_NAMESPACES, 0, 0, 0, ctypes.addressof(page), 0,
-            _LOG_BYTES, _LOG_PAGE | (_LOG_BYTES // 4 - 1) << 16, 0, 0, 0, 0, 0,
-            _DRIVERS_TIMEOUT, 0))
-        status = fcntl.ioctl(descriptor, _IOCTL_ADMIN_CMD, command)
-    finally:
-        os.close(descriptor)
-    return None if status else parse_log(nsid, page.raw)
-
 
 # The number of an origin, and its diskseq, which distinguishes drives that had the same
 # number in turn.

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # In the box: the Linux NVMe/TCP host and nvme-cli with vcache-ssd.
-#   linux_host.sh PROGRAM
+#   linux_host.sh PROGRAM PYTHON
 # test_linux.py reads the output after lines that begin with "==".
 set -eu
-program=$1
+program=$1 python=$2
 nqn=nqn.2026-01.org.example:boxed
 dir=$(mktemp -d)
 
@@ -55,6 +55,8 @@ nvme smart-log /dev/nvme0
 nvme effects-log /dev/nvme0
 nvme get-feature /dev/nvme0 -f 7
 
+say probe
+"$python" -m vcache_agent.cmd.cli device probe --json --measure --neighbour /dev/nvme0n2 /dev/nvme0n1
 say file system
 mkfs.ext4 -q /dev/nvme0n1
 mkdir "$dir/mnt"

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Linux host driver and nvme-cli, in the box, with vcache-ssd and the real firmware."""
 
+import json
 import re
 import shutil
 import struct
+import sys
 
 import pytest
 
@@ -30,7 +32,7 @@ def said() -> dict[str, str]:
     program = build.compile_files(build.BUILD / "plain" / "vcache-ssd", "gcc",
                                   build.real_sources(), *build.PLAIN)
     result = Box(cpus=1, memory="1G").run(
-        ["sh", str(build.HERE / "linux_host.sh"), str(program)], timeout=240)
+        ["sh", str(build.HERE / "linux_host.sh"), str(program), sys.executable], timeout=240)
     text = result.stdout.decode()
     assert result.status == 0, text[-3000:]
     return _sections(text)
@@ -77,6 +79,20 @@ def test_tagged_commands(said: dict[str, str]) -> None:
     data = _words(said["commands"])["data"]
     assert _words(said["tagged"])["read"] == data
     assert "vcacheSS" in said["tagged"]
+
+
+def test_the_probe_of_the_drive(said: dict[str, str]) -> None:
+    found = json.loads(said["probe"])
+    (disk,) = found["disks"]
+    assert (disk["name"], disk["isolation"]) == ("nvme0n1", "tagged")
+    assert disk["nvme"] == {
+        "nsid": 1, "cache_enabled": True, "fdp_enabled": False, "tagged": True,
+        "controller": {"model": "nova-vcache emulated SSD", "volatile_cache": True,
+                       "sets": False, "groups": False, "fdp": False},
+        "namespace": {"nvm_set": 0, "group": 0}}
+    assert found["measured"]["fua"]["p50"] > 0
+    # The drive limits a FLUSH to the namespace. A busy machine may hide it.
+    assert disk["flush_limited"] is not False
 
 
 def _log(said: dict[str, str], lid: str) -> bytes:

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vcache_agent.drive.tagged import TaggedDrive, parse_log, read_drive
 from vcache_agent.model import Device, DeviceNumber
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.errors import NetlinkError
-from vcache_agent.nvme import Drives, TaggedDrive, parse_log, read_drive
+from vcache_agent.nvme import Drives
 
 PAGE = struct.pack("<8sHBBB3xIIII24xI452x", b"vcacheSS", 1, 0xC0, 0xC1, 0xC2, 0xF, 65535, 3, 64,
                    0xABCD)
@@ -134,7 +135,7 @@ def test_a_query_has_the_timeout_of_the_driver(
         commands.append(bytes(command))
         return 1  # the namespace, and then a status that is not success
 
-    monkeypatch.setattr("vcache_agent.nvme.fcntl.ioctl", ioctl)
+    monkeypatch.setattr("vcache_agent.drive.nvme_admin.fcntl.ioctl", ioctl)
     path = tmp_path / "drive"
     path.touch()
     assert read_drive(str(path)) is None

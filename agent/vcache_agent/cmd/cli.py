@@ -20,6 +20,7 @@ from vcache_agent.boot.setup_file import SetupError
 from vcache_agent.cmd import (
     curve_cli,
     destage_cli,
+    device_cli,
     events_cli,
     map_cli,
     module_cli,
@@ -60,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AdminDenied as error:
         return _fail(EXIT_PERMISSION, str(error))
     except (AdminError, MapFileError, PoolError, SetupError, StoreError, curve_cli.CurveError,
-            mrc_cli.MrcError, record_cli.RecordError, replay_cli.ReplayError) as error:
+            device_cli.ProbeError, mrc_cli.MrcError, record_cli.RecordError,
+            replay_cli.ReplayError) as error:
         return _fail(EXIT_FAILED, str(error))
     except DmError as error:
         denied = error.errno in (errno.EPERM, errno.EACCES)
@@ -142,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     vssd_cli.add_commands(commands)
     setup_cli.add_commands(commands)
     destage_cli.add_command(commands, _integer)
+    device_cli.add_commands(commands)
     module_cli.add_commands(commands)
     policy_cli.add_commands(commands)
     mrc_cli.add_command(commands)
