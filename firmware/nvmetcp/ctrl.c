@@ -44,6 +44,7 @@ struct ctrl *ctrl_new(struct subsys *s, struct conn *admin, bool discovery)
 	k->queues[0] = admin;
 	/* All events are enabled by default. */
 	k->event_config = AEC_SMART | AEC_NAMESPACE_ATTRIBUTE;
+	settings_reset(&k->settings);
 	LIST_INSERT_HEAD(&s->ctrls, k, link);
 	s->ctrl_count++;
 	return k;
@@ -179,6 +180,7 @@ static void disable(struct ctrl *k)
 	k->shutdown = false;
 	k->io_queues = IO_QUEUES;
 	k->event_config = AEC_SMART | AEC_NAMESPACE_ATTRIBUTE;
+	settings_reset(&k->settings);
 	k->events = 0;
 	while (k->aers)
 		aer_abort(k, request_cid(k->aer[0]));

@@ -9,6 +9,7 @@
 
 #include "fabrics.h"
 #include "limits.h"
+#include "settings.h"
 #include "subsys.h"
 
 /* Supported asynchronous events (figure 146 and following) */
@@ -55,6 +56,7 @@ struct error_entry {
  * @shutdown_done: time at which the flush of the shutdown completes
  * @io_queues: number of I/O queues granted to the host
  * @queues: its connections; the first one is the admin queue
+ * @settings: values of features without an effect
  * @event_config: Asynchronous Event Configuration
  * @aer: parked Asynchronous Event Requests
  * @aers: number of parked requests
@@ -79,6 +81,7 @@ struct ctrl {
 	vs_time shutdown_done;
 	uint16_t io_queues;
 	struct conn *queues[IO_QUEUES + 1];
+	struct settings settings;
 	uint32_t event_config;
 	struct request *aer[AER_LIMIT];
 	unsigned int aers;

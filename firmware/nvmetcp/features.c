@@ -21,6 +21,8 @@ static uint16_t check_feature(struct request *r)
 {
 	bool discovery = r->conn->ctrl->discovery;
 
+	if (!discovery && settings_has(feature(r)))
+		return SC_SUCCESS;
 	switch (feature(r)) {
 	case FEATURE_KEEP_ALIVE_TIMER:
 		return SC_SUCCESS;
@@ -88,6 +90,8 @@ uint16_t features_get(struct request *r)
 		return fdp_mode_get(r);
 	case FEATURE_FDP_EVENTS:
 		return fdp_events_get(r);
+	default:
+		return settings_get(r);
 	}
 	return SC_SUCCESS;
 }
@@ -164,8 +168,10 @@ uint16_t features_set(struct request *r)
 		return SC_SUCCESS;
 	case FEATURE_FDP_EVENTS:
 		return fdp_events_set(r);
-	default:
+	case FEATURE_KEEP_ALIVE_TIMER:
 		ctrl_set_kato(k, value);
 		return SC_SUCCESS;
+	default:
+		return settings_set(r);
 	}
 }

@@ -99,15 +99,19 @@ static bool is_fua(const struct request *r)
 	return le32_to_cpu(r->sqe.cdw12) & CDW12_FUA;
 }
 
+/* FUA: the data that is read must be durable (Base 1.4 §6.6, §6.9). */
+static uint16_t read_begin(struct request *r)
+{
+	return is_fua(r) ? media_flush(r->conn->subsys, extent_of(r), &r->done) :
+			   SC_SUCCESS;
+}
+
 static uint16_t do_read(struct request *r, uint32_t tag)
 {
 	struct subsys *s = r->conn->subsys;
 	struct tag_stats *t = tags_get(&s->tags, tag);
-	uint16_t status = SC_SUCCESS;
+	uint16_t status = read_begin(r);
 
-	/* FUA: the returned data must be durable (Base 1.4 §6.9). */
-	if (is_fua(r))
-		status = media_flush(s, extent_of(r), &r->done);
 	if (!status)
 		status = media_read(s, extent_of(r), r->data, &r->done);
 	if (status)
@@ -176,7 +180,10 @@ static uint16_t tagged_write_execute(struct request *r)
 
 static uint16_t compare_execute(struct request *r)
 {
-	return media_compare(r->conn->subsys, extent_of(r), r->data, &r->done);
+	uint16_t status = read_begin(r);
+
+	return status ? status : media_compare(r->conn->subsys, extent_of(r),
+					       r->data, &r->done);
 }
 
 static uint16_t flush_prepare(struct request *r)

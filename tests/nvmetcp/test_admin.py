@@ -272,9 +272,48 @@ def test_features(ssd: Ssd) -> None:
         assert (done.status, done.data) == (0, client.HOSTID)
         assert h.admin.command(0x0a, length=8, cdw=(0x81, 0)).code == INVALID_FIELD
         assert h.admin.command(0x09, data=bytes(16), cdw=(0x81, 1)).code == SEQUENCE_ERROR
-        assert h.admin.command(0x0a, cdw=(1,)).code == INVALID_FIELD
+        assert h.admin.command(0x0a, cdw=(3,)).code == INVALID_FIELD
         assert h.admin.command(0x0a, cdw=(6 | 1 << 8,)).code == INVALID_FIELD
         assert h.admin.command(0x09, cdw=(6 | 1 << 31, 1)).code == 0x10d
+
+
+@pytest.mark.parametrize(("fid", "default", "good", "bad"), [
+    (0x01, 0, 0x04030207, 0x08), (0x02, 0, 0x20, 0x01), (0x05, 0, 0x1234, 0x10000),
+    (0x0a, 0, 1, 2), (0x04, 0xffff, 350, 1 << 16 | 350)])
+def test_features_that_are_required(ssd: Ssd, fid: int, default: int, good: int,
+                                    bad: int) -> None:
+    """Base 1.4, figure 274. Each controller has its own values."""
+    with host(ssd) as h:
+        assert h.admin.command(0x0a, cdw=(fid,)).dw0 == default
+        assert h.admin.command(0x09, cdw=(fid, bad)).code == INVALID_FIELD
+        assert h.admin.command(0x0a, cdw=(fid,)).dw0 == default
+        assert h.admin.command(0x09, cdw=(fid, good)).status == 0
+        # The only power state is 0, and a hint is not kept.
+        assert h.admin.command(0x0a, cdw=(fid,)).dw0 == (0 if fid == 2 else good)
+    with host(ssd) as h:
+        assert h.admin.command(0x0a, cdw=(fid,)).dw0 == default
+
+
+def test_a_reset_restores_features(ssd: Ssd) -> None:
+    with host(ssd) as h:
+        assert h.admin.command(0x09, cdw=(5, 7)).status == 0
+        h.admin.set_property(0x14, 0x460000)
+        h.admin.set_property(0x14, 0x460001)
+        assert h.admin.command(0x0a, cdw=(5,)).dw0 == 0
+
+
+def test_temperature_thresholds(ssd: Ssd) -> None:
+    """Over and under temperature of the composite sensor, and of all sensors when set."""
+    with host(ssd) as h:
+        def get(dword: int) -> tuple[int, int]:
+            done = h.admin.command(0x0a, cdw=(4, dword))
+            return done.code, done.dw0
+
+        assert h.admin.command(0x09, cdw=(4, 1 << 20 | 280)).status == 0
+        assert h.admin.command(0x09, cdw=(4, 0xf << 16 | 360)).status == 0
+        assert (get(0), get(1 << 20)) == ((0, 360), (0, 280))
+        for dword in (2 << 20, 0xf << 16, 1 << 16):
+            assert get(dword)[0] == INVALID_FIELD
 
 
 def test_unknown_commands(ssd: Ssd) -> None:

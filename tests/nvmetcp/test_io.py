@@ -275,9 +275,13 @@ def test_fua(durable: Durable) -> None:
         assert q.read(3, fua=True).data == _data(4)
         q.write(4, _data(5), fua=True)
         q.command(0x08, nsid=1, cdw=(4, 0, FUA | DEAC))
+        q.write(5, _data(6))
+        assert q.write(5, _data(6), opcode=0x05, fua=True).status == 0
+        q.write(6, _data(7))
+        assert q.write(6, _data(7), opcode=0x05).status == 0
         ssd.cut_power()
-    assert _read_after_cut(durable, [(1, n) for n in range(5)]) == [
-        _data(1), bytes(4096), _data(3), _data(4), bytes(4096)]
+    assert _read_after_cut(durable, [(1, n) for n in range(7)]) == [
+        _data(1), bytes(4096), _data(3), _data(4), bytes(4096), _data(6), bytes(4096)]
 
 
 def test_tagged_flush_covers_its_tag_and_the_hosts(durable: Durable) -> None:
