@@ -4,7 +4,8 @@
  *
  * A tag only labels what is not durable yet, so it needs an area from its
  * first write until a checkpoint that finds nothing of it in the buffer. A tag
- * that finds no area is treated as hTag, whose blocks every flush covers.
+ * with a lane keeps its area, which has the lane. A tag that finds no area is
+ * treated as hTag, whose blocks every flush covers.
  */
 #include "internal.h"
 
@@ -42,7 +43,8 @@ uint32_t vs_tag_get(struct vs_ssd *s, uint32_t tag)
 	for (i = 1; i < s->c.max_tags; i++) {
 		struct vs_log *l = &s->log[i];
 
-		if (l->used && (l->head != VS_NONE || l->count || l->full))
+		if (l->used && (l->head != VS_NONE || l->count || l->full ||
+				l->lane != VS_LANE_ANY))
 			continue;
 		l->used = true;
 		l->tag = tag;

@@ -206,6 +206,29 @@ static void test_lanes(void)
 	device_free(&d);
 }
 
+/* A tag keeps its lane while it has no data. */
+static void test_lanes_of_idle_tags(void)
+{
+	struct device d = device_new(shape(2, VS_TAGGED), 1);
+	struct vs_stats s;
+	uint32_t tag, i;
+
+	device_format(&d);
+	for (tag = 1; tag <= 2; tag++)
+		CHECK(vs_set_lane(d.ssd, tag, tag - 1, true) == VS_OK);
+	CHECK(vs_set_lane(d.ssd, 3, 0, false) == VS_EINVAL);
+	for (i = 0; i < 64; i++)
+		write_one(&d, 1 + i % 2, i);
+	flush_tag(&d, 1);
+	flush_tag(&d, 2);
+	vs_get_stats(d.ssd, &s);
+	CHECK(s.programmed[VS_CAUSE_HOST] == 64 && s.spilled == 0);
+	/* Without a lane, the area is free for another tag. */
+	CHECK(vs_set_lane(d.ssd, 1, VS_LANE_ANY, false) == VS_OK);
+	CHECK(vs_flush(d.ssd, d.now, 0, vs_blocks(d.ssd)).status == VS_OK);
+	device_free(&d);
+}
+
 /* A log area is free again once its tag has no data left. */
 static void test_tag_reuse(void)
 {
@@ -573,6 +596,7 @@ int main(int argc, char **argv)
 	test_fua();
 	test_baseline();
 	test_lanes();
+	test_lanes_of_idle_tags();
 	test_tag_reuse();
 	test_determinism();
 	test_image();
