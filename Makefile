@@ -331,6 +331,10 @@ bench-svd: venv module firmware ## measure erases and write amplification of an 
 bench-fdp: venv ## write amplification of four tenants without and with placement handles: build/bench/fdp.json
 	@$(PYTHON) -m bench.fdp
 
+.PHONY: bench-covert
+bench-covert: venv ## covert channel between two VMs by the time of fsyncs: build/bench/covert.json
+	@$(PYTHON) -m bench.covert
+
 .PHONY: bench-mrc
 bench-mrc: venv ## compare miss-ratio curves with libCacheSim, error and speed: build/bench/mrc.json
 	@$(PYTHON) -m bench.mrc
