@@ -65,13 +65,15 @@ def report(simulation: dict[str, Any], box: dict[str, Any]) -> dict[str, Any]:
         } for name, found in simulated.items()}
     return {
         "settings": {"hardware": settings.HARDWARE, "systems": settings.SYSTEMS,
+                     "seeds": dict.fromkeys(settings.ATTRIBUTION, settings.SEEDS),
                      "warm_ms": settings.WARM_MS, "run_ms": settings.RUN_MS,
                      "box": settings.BOX, "box_drive": settings.BOX_DRIVE,
                      "box_systems": settings.BOX_SYSTEMS,
                      "kernel": box["kernel"]},
         "published": settings.PUBLISHED,
         "aims": settings.AIMS,
-        "simulation": {"systems": systems, "macro": figures.macro(runs), "runs": runs},
+        "simulation": {"systems": systems, "macro": figures.macro(runs), "runs": runs,
+                       "tags_against_namespaces": figures.attribution(simulated)},
         "box": {
             "systems": {name: {"points": found,
                                "against_baseline": figures.against(found, boxed["baseline"]),
@@ -88,7 +90,8 @@ def write(result: dict[str, Any], folder: Path) -> None:
     """Write the JSON and the plots."""
     (OUT / "vflush.json").write_text(json.dumps(result, indent=1) + "\n")
     runs = result["simulation"]["runs"]
-    plots.draw_simulation(folder, runs, figures.points(runs))
+    plots.draw_simulation(folder, [run for run in runs if run["seed"] == settings.SEEDS[0]],
+                          figures.points(runs))
     plots.draw_box(folder, boxpoints.points(result["box"]["runs"]))
 
 

@@ -5,6 +5,7 @@ Both parts, simulation and box, provide points of the same form: one system in w
 never syncs and VM2 syncs after every k writes.
 """
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -51,14 +52,23 @@ def point(run: Run) -> Point:
     }
 
 
+def median(found: Sequence[Point]) -> Point:
+    """Return the median of each value."""
+    return {name: median([one[name] for one in found]) if isinstance(value, dict)
+            else statistics.median(one[name] for one in found)
+            for name, value in found[0].items()}
+
+
 def points(runs: Iterable[Run]) -> dict[str, dict[int, Point]]:
-    """Return the micro-benchmark's points by system and interval."""
+    """Return the micro-benchmark's points by system and interval: medians of all seeds."""
     by_loads = {random_loads(every): every for every in (settings.NEVER, *settings.INTERVALS)}
-    found: dict[str, dict[int, Point]] = {}
+    found: dict[str, dict[int, list[Point]]] = {}
     for run in runs:
         if run["loads"] in by_loads:
-            found.setdefault(run["system"], {})[by_loads[run["loads"]]] = point(run)
-    return found
+            found.setdefault(run["system"], {}).setdefault(
+                by_loads[run["loads"]], []).append(point(run))
+    return {system: {every: median(seeds) for every, seeds in each.items()}
+            for system, each in found.items()}
 
 
 def composition(found: Point, page_kib: int) -> dict[str, float]:
@@ -99,6 +109,20 @@ def summary(new: Mapping[int, Point], old: Mapping[int, Point]) -> dict[str, flo
             for name in ("flush_latency_reduction_pct", "flushed_data_reduction_pct",
                          "map_pages_reduction_pct")}
     return {**best, "neighbour_loss_pct_max": max(loss(new, "vm1_mb_s").values())}
+
+
+def attribution(found: Mapping[str, Mapping[int, Point]]) -> dict[str, Any]:
+    """Return what tags add to one namespace for each VM, by the mean of all flushes of a run.
+
+    The mean over the intervals counts each of them once.
+    """
+    intervals = [every for every in found["tagged"] if every != settings.NEVER]
+    old, new = ([found[system][every]["flush_ms"] for every in intervals]
+                for system in ("namespaces", "tagged"))
+    return {"by_interval_pct": {every: reduction(b, a) for every, a, b in
+                                zip(intervals, old, new, strict=True)},
+            "mean_pct": reduction(statistics.mean(new), statistics.mean(old)),
+            "aim_pct": settings.NAMESPACES_AIM_PCT}
 
 
 def macro(runs: Sequence[Run]) -> list[dict[str, Any]]:

@@ -32,6 +32,18 @@ static uint64_t buffered(uint32_t owner)
 	return vs_get_tag_stats(sim.ssd, owner, &t) ? t.buffered : 0;
 }
 
+/* A FLUSH covers its tag, its namespace, or everything. */
+static struct vs_result flush_ssd(uint32_t owner)
+{
+	uint64_t each = sim.hw.journal_blocks + sim.hw.file_blocks;
+
+	if (sim.sc.tags)
+		return vs_flush_tag(sim.ssd, sim.now, owner);
+	if (sim.sc.namespaces)
+		return vs_flush(sim.ssd, sim.now, vm_base(owner), each);
+	return vs_flush(sim.ssd, sim.now, 0, vs_blocks(sim.ssd));
+}
+
 static vs_time flush(uint32_t owner)
 {
 	struct flush_sum *sum = &sim.fig.flush[owner];
@@ -43,8 +55,7 @@ static vs_time flush(uint32_t owner)
 	for (i = 0; i < OWNERS; i++)
 		had[i] = buffered(i);
 	vs_get_stats(sim.ssd, &a);
-	r = sim.sc.tags ? vs_flush_tag(sim.ssd, sim.now, owner) :
-			  vs_flush(sim.ssd, sim.now, 0, vs_blocks(sim.ssd));
+	r = flush_ssd(owner);
 	check(r);
 	vs_get_stats(sim.ssd, &b);
 	if (!sim.measuring)

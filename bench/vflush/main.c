@@ -121,6 +121,8 @@ static void take_scenario(struct scenario *sc, char *line)
 			sc->hold = true;
 		else if (!strcmp(word, "tags=1"))
 			sc->tags = true;
+		else if (!strcmp(word, "namespaces=1"))
+			sc->namespaces = true;
 		else if (!strcmp(word, "write_through=1"))
 			sc->write_through = true;
 		else if (!strncmp(word, "seed=", 5))

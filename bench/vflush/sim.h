@@ -41,6 +41,7 @@ struct scenario {
 	uint32_t every[MAX_VMS];	/* writes between fsyncs, or NEVER */
 	bool hold;	/* a FLUSH delays all later commands */
 	bool tags;	/* flushes carry their tag */
+	bool namespaces;	/* each VM and the host have one, and flush it */
 	bool write_through;	/* the write buffer is disabled */
 	uint32_t warm_ms, run_ms, sample_ms;
 	uint64_t seed;

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.vflush import settings
 
@@ -15,8 +15,17 @@ BUILD = ROOT / "build" / "bench" / "vflush"
 PARTS = ("bench/vflush/*.c", "firmware/core/*.c", "firmware/nand/*.c", "firmware/host/drive.c")
 
 Run = dict[str, Any]
-#: System, and loads of the VMs ("random/8": an fsync every 8 writes).
-Experiment = tuple[str, str]
+
+
+class Experiment(NamedTuple):
+    """One run.
+
+    :param loads: of the VMs ("random/8": an fsync every 8 writes)
+    """
+
+    system: str
+    loads: str
+    seed: int = settings.SEEDS[0]
 
 
 def build(folder: Path = BUILD, tree: Path = ROOT, *flags: str) -> Path:
@@ -41,9 +50,10 @@ def random_loads(every: int) -> str:
 
 def experiments() -> list[Experiment]:
     """Return all experiments of the simulation."""
-    everything = [(system, random_loads(every)) for system in settings.SYSTEMS
+    everything = [Experiment(system, random_loads(every), seed) for system in settings.SYSTEMS
+                  for seed in settings.SEEDS[:None if system in settings.ATTRIBUTION else 1]
                   for every in (settings.NEVER, *settings.INTERVALS)]
-    everything += [(system, ",".join(mix)) for system in ("baseline", "tagged")
+    everything += [Experiment(system, ",".join(mix)) for system in ("baseline", "tagged")
                    for mix in settings.MIXES]
     return everything
 
@@ -52,7 +62,8 @@ def _run_all(program: Path, personality: str, wanted: Sequence[Experiment],
              hardware: Mapping[str, int], times: str,
              report: Callable[[str], None]) -> list[Run]:
     """Run all experiments of a personality, each from the same preconditioned SSD."""
-    lines = [f"loads={loads} {settings.SYSTEMS[system][1]} {times}" for system, loads in wanted]
+    lines = [f"loads={loads} seed={seed} {settings.SYSTEMS[system][1]} {times}"
+             for system, loads, seed in wanted]
     words = [f"{name}={value}" for name, value in hardware.items()]
     found = []
     with subprocess.Popen([str(program), f"personality={personality}", *words], text=True,
@@ -60,9 +71,10 @@ def _run_all(program: Path, personality: str, wanted: Sequence[Experiment],
         assert process.stdin and process.stdout  # noqa: S101 - for the type checker
         process.stdin.write("\n".join(lines))
         process.stdin.close()
-        for (system, loads), line in zip(wanted, process.stdout, strict=False):
-            found.append({"system": system, "loads": loads, **json.loads(line)})
-            report(f"{personality} {len(found)}/{len(wanted)}: {system}, {loads}")
+        for experiment, line in zip(wanted, process.stdout, strict=False):
+            found.append({**experiment._asdict(), **json.loads(line)})
+            report(f"{personality} {len(found)}/{len(wanted)}: {experiment.system}, "
+                   f"{experiment.loads}, seed {experiment.seed}")
     if process.returncode or len(found) != len(wanted):
         raise SystemExit(f"bench-vflush: the simulation ended with {process.returncode}")
     return found
@@ -78,8 +90,8 @@ def run(program: Path, wanted: Iterable[Experiment],
     """
     times = f"warm_ms={warm_ms} run_ms={run_ms} sample_ms={sample_ms}"
     wanted = list(wanted)
-    groups = {personality: [(s, loads) for s, loads in wanted
-                            if settings.SYSTEMS[s][0] == personality]
+    groups = {personality: [one for one in wanted
+                            if settings.SYSTEMS[one.system][0] == personality]
               for personality in ("baseline", "tagged")}
     with ThreadPoolExecutor() as pool:
         found = [pool.submit(_run_all, program, personality, group, hardware, times, report)

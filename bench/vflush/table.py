@@ -51,10 +51,17 @@ def _macro(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def _attribution(found: Mapping[str, Any]) -> list[str]:
+    each = ", ".join(f"{every}: {value:.0f}" for every, value in found["by_interval_pct"].items())
+    return ["", f"tags against namespaces, mean flush: -{found['mean_pct']:.1f} % "
+                f"(aim -{found['aim_pct']:.0f}); by interval: {each}"]
+
+
 def text(result: Mapping[str, Any]) -> str:
     """Return the whole table."""
     return "\n".join([
         *_systems("simulation", result["simulation"]["systems"]),
+        *_attribution(result["simulation"]["tags_against_namespaces"]),
         *_macro(result["simulation"]["macro"]),
         *_systems("box (per fdatasync of VM2)", result["box"]["systems"]),
         "", *_summary(result)])

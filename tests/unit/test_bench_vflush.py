@@ -10,12 +10,12 @@ import pytest
 
 from bench.vflush import __main__ as bench
 from bench.vflush import boxpoints, figures, settings, simulate, table
-from bench.vflush.simulate import Run, random_loads
+from bench.vflush.simulate import Experiment, Run, random_loads
 from tests.firmware.build import REPO, copy_tree
 
 TINY = {**settings.HARDWARE, "blocks": 32, "buffer_blocks": 512, "file_blocks": 8192,
         "journal_blocks": 1024, "vms": 2}
-WANTED = [(system, random_loads(every)) for system in ("baseline", "tagged")
+WANTED = [Experiment(system, random_loads(every)) for system in settings.ATTRIBUTION
           for every in (0, 8, 1)]
 NAMES = {"flush_latency_reduction_pct", "flushed_data_reduction_pct", "map_pages_reduction_pct",
          "neighbour_loss_pct_max"}
@@ -41,8 +41,8 @@ def test_same_again(program: Path, runs: list[Run]) -> None:
 
 
 def test_macro_loads_run(program: Path) -> None:
-    wanted = [(system, "varmail,tpcc") for system in ("baseline", "tagged")]
-    wanted += [(system, "fileserver") for system in ("baseline", "tagged")]
+    wanted = [Experiment(system, "varmail,tpcc") for system in ("baseline", "tagged")]
+    wanted += [Experiment(system, "fileserver") for system in ("baseline", "tagged")]
     found = _simulate(program, wanted)
     for run in found:
         vms = len(run["loads"].split(","))
@@ -101,6 +101,30 @@ def test_tags_gain(runs: list[Run]) -> None:
     assert found["flush_latency_reduction_pct"] > 40
 
 
+def test_what_a_flush_covers(runs: list[Run]) -> None:
+    """All of the data, that of a namespace, that of a tag: each covers less than the one before."""
+    points = figures.points(runs)
+    for every in (8, 1):
+        everything, namespace, tag = (points[system][every] for system in
+                                      ("logged", "namespaces", "tagged"))
+        assert everything["entries"]["vm1"] > 1.5 * namespace["entries"]["vm1"]
+        assert namespace["entries_all"] < everything["entries_all"]
+        assert tag["flush_ms"] < everything["flush_ms"] < points["baseline"][every]["flush_ms"]
+    found = figures.attribution(points)
+    assert found["by_interval_pct"][8] == pytest.approx(
+        100 - 100 * points["tagged"][8]["flush_ms"] / points["namespaces"][8]["flush_ms"])
+
+
+def test_seeds_are_combined_by_their_median(runs: list[Run]) -> None:
+    run = next(run for run in runs if run["loads"] == random_loads(8))
+    seeds = [{**run, "ns": run["ns"] * factor} for factor in (1, 5, 3)]
+    (only,) = figures.points(seeds).values()
+    assert only[8] == figures.point(seeds[2])
+    wanted = simulate.experiments()
+    assert {one.seed for one in wanted if one.system == "namespaces"} == {1, 2, 3}
+    assert {one.seed for one in wanted if one.system == "tagged_overlapping"} == {1}
+
+
 def test_firmware_that_flushes_everything_gains_nothing(tmp_path: Path, runs: list[Run]) -> None:
     tree = copy_tree(tmp_path / "tree")
     for folder in ("bench/vflush", "firmware/host"):
@@ -114,7 +138,7 @@ def test_firmware_that_flushes_everything_gains_nothing(tmp_path: Path, runs: li
         text = source.read_text()
         assert text.count(old) == 1
         source.write_text(text.replace(old, new))
-    wanted = [one for one in WANTED if one[0] == "tagged"]
+    wanted = [one for one in WANTED if one.system == "tagged"]
     broken = _simulate(simulate.build(tmp_path / "build", tree), wanted)
     points = figures.points([run for run in runs if run["system"] == "baseline"] + broken)
     found = figures.summary(points["tagged"], points["baseline"])
