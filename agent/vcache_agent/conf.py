@@ -186,6 +186,12 @@ _VSSD_OPTS = [
                       "size is reduced. After that, blocks are taken by force. 'vcache vssd "
                       "resize --deadline' overrides this option. A restart of the agent begins "
                       "this time again."),
+    cfg.StrOpt("policy", default="none", choices=[
+        ("none", "only the guarantee (vcache:vssd_mb) and 'vcache vssd resize' change sizes"),
+        ("weighted", "in each period of [policy], elastic SSDs of flavors with "
+                     "vcache:vssd_max_mb and the tags of their pool divide it by their weights; "
+                     "one that does not use what it has gives it up")],
+               help="What changes the sizes of elastic SSDs."),
 ]
 
 

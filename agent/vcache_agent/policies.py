@@ -63,11 +63,14 @@ def static(demands: Sequence[Demand], size: int) -> list[Range]:
     :param size: size of the pool in bytes
     """
     return [Range(part, part) for part in (
-        max(MIB, int(part) // MIB * MIB) for part in _parts(demands, size))]
+        max(MIB, int(part) // MIB * MIB) for part in parts_of(demands, size))]
 
 
-def _parts(demands: Sequence[Demand], size: int) -> list[float]:
-    """Return the parts by weight, in bytes, with the minima and maxima respected."""
+def parts_of(demands: Sequence[Demand], size: int) -> list[float]:
+    """Return the parts by weight, in bytes, with the minima and maxima respected.
+
+    If the sum of the minima exceeds the size, the parts are in proportion to the minima.
+    """
     least = sum(demand.asked.least for demand in demands)
     if least > size:
         return [size * demand.asked.least / least for demand in demands]

@@ -66,7 +66,7 @@ from vcache_agent.store import Store, StoreError
 from vcache_agent.swapdata import DataSettings
 from vcache_agent.unix_server import UnixServer
 from vcache_agent.volumes import Volumes
-from vcache_agent.vssd.manager import Vssds
+from vcache_agent.vssd.manager import Steering, Vssds
 from vcache_agent.worker import Settings, Worker
 
 LOG = logging.getLogger(__name__)
@@ -158,7 +158,10 @@ class Agent:
                                   Sights(self.moves, self.departures, self._arrivals))
         self.volumes = Volumes(self.store, self.worker.settle, state.with_suffix(".attach"),
                                kernel=self._client)
-        self.vssds = Vssds(self._domains, self.events, conf.vssd.deadline)
+        self.vssds = Vssds(
+            self._domains, self.events, conf.vssd.deadline,
+            steering=Steering(self._described, conf.policy.period)
+            if conf.vssd.policy == "weighted" else None)
         callbacks = hook_server.Callbacks(self._prepare, self._running, self._ended,
                                           self._arriving)
         admin = admin_server.AdminServer(self, self.volumes.operations)
@@ -226,6 +229,15 @@ class Agent:
         if self._recorder is None:
             return
         self._recorder.add(self.described(sample) if sample.curves else sample)
+
+    def _described(self) -> Sample | None:
+        """Return the newest survey with claims and all pools; None: there is none yet."""
+        survey = self.observer.survey
+        if survey is None:
+            return None
+        # The planner knows only pools with tags, and their sizes only for some policies.
+        return dataclasses.replace(self.described(survey), pools=tuple(
+            PoolSize(row["device"], row["size_bytes"]) for row in self._pools.rows))
 
     def described(self, survey: Sample) -> Sample:
         """Return a survey with the claims and the pools of the last pass."""

@@ -5,6 +5,7 @@ Host and guest run in one kernel. The socket is listened on as QEMU does for a v
 """
 
 import contextlib
+import dataclasses
 import os
 import signal
 import socket
@@ -26,11 +27,13 @@ from vcache_agent.boot import restore
 from vcache_agent.boot.setup_file import VssdLine
 from vcache_agent.dm import Dm as HostDm
 from vcache_agent.events import EventLog
-from vcache_agent.model import DiskSource, Domain
+from vcache_agent.model import DeviceNumber, DiskSource, Domain, Tag
+from vcache_agent.observe.claim import Claim, PoolSize
+from vcache_agent.observe.sample import Sample
 from vcache_agent.store import Store
 from vcache_agent.vssd import devices
 from vcache_agent.vssd.devices import Wanted
-from vcache_agent.vssd.manager import Vssds
+from vcache_agent.vssd.manager import Steering, Vssds
 from vcache_guest.cache import Cache
 from vcache_guest.daemon import Daemon
 from vcache_guest.dm import Dm
@@ -114,10 +117,11 @@ def host(folder: Path, *, persist: bool = False) -> Iterator[tuple[Instance, Sto
 
 
 @contextlib.contextmanager
-def agent(instance: Instance, deadline: float = 600) -> Iterator[tuple[Vssds, EventLog]]:
+def agent(instance: Instance, deadline: float = 600,
+          steering: Steering | None = None) -> Iterator[tuple[Vssds, EventLog]]:
     """Run the agent's thread."""
     events = EventLog()
-    vssds = Vssds(lambda: [instance.domain], events, deadline)
+    vssds = Vssds(lambda: [instance.domain], events, deadline, steering=steering)
     vssds.start()
     with at_end(vssds.stop):
         until(lambda: vssds.guests()[instance.device.name]["state"] == "present", instance)
@@ -159,6 +163,29 @@ def test_the_agent_steers_a_guest_under_load(tmp_path: Path) -> None:
         assert vssds.guests()[name]["forced_bytes"] == 0
 
 
+def test_sizes_follow_the_weights_under_load(tmp_path: Path) -> None:
+    """The tag beside it gets more to do and less, as the survey has it."""
+    with host(tmp_path) as (instance, _, pool):
+        at = DeviceNumber(254, 0)
+        claim = Claim(at, 1, str(stack.Mapped(pool).number))
+        busy = Sample(0.0, 0.0, (), (Tag(at, 1, cached_bytes=BYTES, cache_share_bytes=BYTES),),
+                      claims=(claim,), pools=(PoolSize(claim.pool, 48 * BYTES),))
+        surveys = [busy]
+        instance.domain = dataclasses.replace(instance.domain, extra_specs={
+            "vcache:vssd_max_mb": str(40 * BYTES >> 20), "vcache:vssd_mb": "4"})
+        with agent(instance, steering=Steering(lambda: surveys[0], 0.2)) as (vssds, _), \
+                load(instance) as work:
+            # A thirty-second of the disk is not worth a change.
+            until(lambda: instance.cache.size in (24, 25), instance)
+            surveys[0] = dataclasses.replace(busy, claims=(), tags=())
+            until(lambda: instance.cache.size == 40, instance)
+            surveys[0] = dataclasses.replace(busy, claims=(dataclasses.replace(
+                claim, weight=1000),))
+            until(lambda: instance.cache.size < 10, instance)
+            until(work.ahead(), instance)
+            assert vssds.guests()[instance.device.name]["forced_bytes"] == 0
+
+
 def test_a_guest_that_hangs_loses_blocks_and_no_data(tmp_path: Path) -> None:
     """The daemon does nothing while blocks are taken. Then it drops its cache, and gets another."""
     with host(tmp_path) as (instance, _, _), agent(instance) as (vssds, events):
@@ -184,8 +211,10 @@ def test_a_guest_that_hangs_loses_blocks_and_no_data(tmp_path: Path) -> None:
 _AGENT = f"""
 import sys, threading
 from vcache_agent.events import EventLog
-from vcache_agent.model import DiskSource, Domain
-from vcache_agent.vssd.manager import Vssds
+from vcache_agent.model import DeviceNumber, DiskSource, Domain, Tag
+from vcache_agent.observe.claim import Claim, PoolSize
+from vcache_agent.observe.sample import Sample
+from vcache_agent.vssd.manager import Steering, Vssds
 name, device, channel, size = sys.argv[1:]
 domain = Domain({UUID!r}, "vm", {{}}, (DiskSource("vdb", "block", device, serial="one"),),
                 channel=channel)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's thread for elastic SSDs: a real socket with the real guest, on a model of dm."""
 
+import dataclasses
 import socket
 import threading
 import time
@@ -14,8 +15,10 @@ from tests.unit.test_vssd_serve import MOST, Model
 from vcache_agent.dm import Dm, DmError, Info
 from vcache_agent.events import EventLog
 from vcache_agent.model import DeviceNumber, DiskSource, Domain
+from vcache_agent.observe.claim import PoolSize
+from vcache_agent.observe.sample import Sample
 from vcache_agent.vssd import manager
-from vcache_agent.vssd.manager import VssdError, Vssds, links
+from vcache_agent.vssd.manager import Steering, VssdError, Vssds, links
 from vcache_guest.cache import CacheError
 from vcache_guest.daemon import Daemon
 from vcache_guest.guest import Guest
@@ -156,9 +159,9 @@ class Host:
         self.socket = folder / "channel"
         self.vssds = self.make()
 
-    def make(self, deadline: float = 3600) -> Vssds:
+    def make(self, deadline: float = 3600, steering: Steering | None = None) -> Vssds:
         self.vssds = Vssds(lambda: self.domains, self.events, deadline,
-                           lambda: cast(Dm, self.mapper))
+                           lambda: cast(Dm, self.mapper), steering)
         self.vssds.start()
         return self.vssds
 
@@ -359,3 +362,30 @@ def test_requests_that_are_not_possible(host: Host) -> None:
     with pytest.raises(VssdError, match="the pool does not have 9 blocks of 1024 KiB for it"):
         host.vssds.resize("vm1", 9 * MIB)
     assert host.guest()["told_bytes"] == 8 * MIB
+
+
+def test_sizes_follow_the_weights(host: Host) -> None:
+    """Only of flavors with vcache:vssd_max_mb, and of guests that answer."""
+    host.vssds.stop()
+    pools = [PoolSize(host.mapper.table("vm1")[0].arguments.split()[0], 3 * MIB)]
+    surveys: list[Sample | None] = [None]
+
+    def survey() -> Sample | None:
+        found = surveys[0]
+        return found and dataclasses.replace(found, pools=tuple(pools))
+
+    host.make(steering=Steering(survey, 0.05))
+    consumer = Consumer()
+    host.domains = [domain(str(host.socket))]
+    qemu = Qemu(host.socket, consumer)
+    until(lambda: consumer.size == 8)
+    surveys[0] = Sample(0.0, 0.0, (), ())
+    host.vssds.resize("vm1", 7 * MIB)
+    until(lambda: consumer.size == 7)
+    host.domains = [domain(str(host.socket), vssd_max_mb="64", vssd_mb="2")]
+    until(lambda: consumer.size == 3 and not host.guest()["busy"])
+    with pytest.raises(VssdError, match="follows the weights"):
+        host.vssds.resize("vm1", 7 * MIB)
+    pools[0] = PoolSize(pools[0].number, 2 * MIB)
+    until(lambda: consumer.size == 2 and not host.guest()["busy"])
+    qemu.close()

@@ -47,6 +47,8 @@ class Device:
         if line is None or line.target != TARGET:
             raise NotAVssd(f"{name}: its target is {line.target if line else 'missing'}, must be "
                            f"{TARGET}")
+        #: Device number of its pool.
+        self.pool = line.arguments.split()[0]
         self.persist = line.arguments.endswith(" persist")
         self.block_bytes = self._words()[0] * SECTOR
 

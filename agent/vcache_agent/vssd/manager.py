@@ -23,7 +23,8 @@ from vcache_agent.admission import specs_of
 from vcache_agent.dm import Dm, DmError, block_number
 from vcache_agent.events import EventLog
 from vcache_agent.model import DeviceNumber, Domain
-from vcache_agent.vssd import devices
+from vcache_agent.observe.sample import Sample
+from vcache_agent.vssd import devices, policy
 from vcache_agent.vssd.device import Device, NotAVssd
 from vcache_agent.vssd.serve import Server
 from vcache_guest.protocol import SERIAL_MAX
@@ -38,6 +39,18 @@ _PAUSE_S = 0.02
 
 class VssdError(Exception):
     """A request is not possible; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Steering:
+    """The sizes follow the weights, see sizing.py.
+
+    :param survey: returns the newest survey with claims and pools; None: there is none yet
+    :param period: seconds between two changes
+    """
+
+    survey: Callable[[], Sample | None]
+    period: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,19 +146,21 @@ class Vssds:
     :param events: the log of events
     :param deadline: how long a guest may take to give up blocks, in seconds
     :param mapper: connects to device mapper
+    :param steering: changes the sizes of those whose flavor has vcache:vssd_max_mb; None: only
+        operators do
     """
 
     def __init__(self, domains: Callable[[], Iterable[Domain]], events: EventLog, deadline: float,
-                 mapper: Callable[[], Dm] = Dm) -> None:
+                 mapper: Callable[[], Dm] = Dm, steering: Steering | None = None) -> None:
         self._domains, self._events, self._deadline = domains, events, deadline
-        self._mapper = mapper
+        self._mapper, self._steering = mapper, steering
         self._dm: Dm | None = None
         self._lock = threading.Lock()
         self._served: dict[str, _Served] = {}
         self._view: dict[str, dict[str, Any]] = {}
         # By name: whether a mapped device is an elastic SSD. Its UUID never changes.
         self._known: dict[str, bool] = {}
-        self._scan_at = self._step_at = -math.inf
+        self._scan_at = self._step_at = self._steer_at = -math.inf
         self._stopping = False
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="vssd", daemon=True)
@@ -191,6 +206,9 @@ class Vssds:
             if served is None:
                 there = ", ".join(sorted(self._served)) or "none"
                 raise VssdError(f"{name!r} is not an elastic SSD; those of this host: {there}")
+            if self._steered(served):
+                raise VssdError(f"{name}: its size follows the weights, because its flavor has "
+                                "vcache:vssd_max_mb and [vssd] policy is not 'none'")
             unit = served.server.block_bytes
             blocks = devices.blocks_of(size, unit)
             least = served.link.guaranteed if served.link else 0
@@ -246,6 +264,7 @@ class Vssds:
             self._step_at = now + _STEP_S
             self._link()
             self._seen()
+            self._steer(now)
         for name, served in tuple(self._served.items()):
             if not periodic and served.server.fileno() not in readable:
                 continue
@@ -323,6 +342,28 @@ class Vssds:
         else:
             served.lacking = False
 
+    def _steered(self, served: "_Served") -> bool:
+        """Return True if the policy changes its size."""
+        return self._steering is not None and served.link is not None \
+            and served.link.specs.vssd_max_mb is not None
+
+    def _steer(self, now: float) -> None:
+        """Once in a period, change the sizes as the policy wants."""
+        if self._steering is None or now < self._steer_at:
+            return
+        survey = self._steering.survey()
+        if survey is None:
+            return
+        self._steer_at = now + self._steering.period
+        disks = [_disk(name, served, adjustable=self._steered(served))
+                 for name, served in self._served.items()]
+        for name, size in policy.targets(survey, disks).items():
+            server = self._served[name].server
+            try:
+                server.resize(devices.blocks_of(size, server.block_bytes), now, self._deadline)
+            except DmError as error:
+                LOG.debug("elastic SSD %s: the pool does not have %d bytes: %s", name, size, error)
+
     def _step(self, name: str, served: "_Served") -> None:
         server, session = served.server, served.server.session
         before, was_busy = session.taken, session.busy
@@ -342,6 +383,20 @@ class Vssds:
         self._events.add(kind, f"{name}: {text}", device=served.number,
                          disk=f"{served.link.domain.uuid}:{served.link.target}"
                          if served.link else "")
+
+
+def _disk(name: str, served: "_Served", *, adjustable: bool) -> policy.Disk:
+    """Return what the policy needs; a guest that is silent or busy keeps its size."""
+    server, link = served.server, served.link
+    unit, state = server.block_bytes, server.state()
+    specs = link.specs if link else None
+    allowed = specs.vssd_max_mb if specs else None
+    most = state.most * unit
+    return policy.Disk(
+        name, server.pool, specs.weight if specs else 100, link.guaranteed if link else 0,
+        most if allowed is None else min(most, allowed << 20), state.quota * unit,
+        state.mapped * unit,
+        adjustable and server.session.present and not server.session.busy)
 
 
 def _connect(served: "_Served", link: Link) -> None:

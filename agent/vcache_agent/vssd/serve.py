@@ -13,7 +13,7 @@ import socket
 
 from vcache_agent.dm import DmError
 from vcache_agent.vssd.device import Device
-from vcache_agent.vssd.session import Action, Force, Recall, Release, Send, Session, SetQuota
+from vcache_agent.vssd.session import Action, Force, Recall, Release, Send, Session, SetQuota, State
 from vcache_guest.protocol import PREAMBLE, Call, Decoder, Message, Welcome, encode
 
 LOG = logging.getLogger(__name__)
@@ -67,6 +67,18 @@ class Server:
     def persist(self) -> bool:
         """Whether its data is kept when the device is removed."""
         return self._device.persist
+
+    @property
+    def pool(self) -> str:
+        """Device number of its pool."""
+        return self._device.pool
+
+    def state(self) -> State:
+        """Return what the kernel reports of the device.
+
+        :raises DmError: if it has disappeared
+        """
+        return self._device.state()
 
     def fileno(self) -> int:
         """Return the descriptor of the channel; -1: there is none."""
