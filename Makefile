@@ -137,6 +137,13 @@ test-quick: venv ## run unit and core tests and some of the target, in two minut
 openstack-unit: venv ## test nova_vcache with the code of Nova and Placement: two minutes
 	@$(PYTHON) .ci/suite.py openstack
 
+.PHONY: openstack-releases
+openstack-releases: venv ## the same with Nova 32 and 33, in environments of their own: ten minutes
+	@set -e; for release in 32 33; do \
+		.ci/nova-venv $$release; \
+		build/openstack/nova-$$release/bin/python -m pytest -q -p no:cacheprovider tests/openstack; \
+	done
+
 .PHONY: openstack-api
 openstack-api: venv ## test vcache-api and vcache-host with Keystone, Placement, RabbitMQ: ten minutes
 	@$(PYTHON) .ci/suite.py openstack_api
