@@ -141,7 +141,8 @@ openstack-unit: venv ## test nova_vcache with the code of Nova and Placement: tw
 openstack-releases: venv ## the same with Nova 32 and 33, in environments of their own: ten minutes
 	@set -e; for release in 32 33; do \
 		.ci/nova-venv $$release; \
-		build/openstack/nova-$$release/bin/python -m pytest -q -p no:cacheprovider tests/openstack; \
+		build/openstack/nova-$$release/bin/python -m pytest -q -p no:cacheprovider tests/openstack \
+			--ignore tests/openstack/test_cloud.py; \
 	done
 
 .PHONY: openstack-api

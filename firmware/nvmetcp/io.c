@@ -251,15 +251,15 @@ static uint16_t write_zeroes_execute(struct request *r)
 {
 	struct subsys *s = r->conn->subsys;
 	struct extent e = extent_of(r);
-	struct owner owner = { .tag = VS_TAG_HOST };
-	uint16_t status = fdp_handle(r, &owner.handle);
+	struct owner host = { .tag = VS_TAG_HOST };
+	uint16_t status = fdp_handle(r, &host.handle);
 
 	if (status)
 		return status;
 	/* Deallocated blocks read as zeroes, but only whole blocks can be. */
 	if (!(le32_to_cpu(r->sqe.cdw12) & CDW12_DEAC) ||
 	    !media_whole_blocks(e))
-		return media_write(s, owner, e, s->zeroes, is_fua(r), &r->done);
+		return media_write(s, host, e, s->zeroes, is_fua(r), &r->done);
 	status = media_trim(s, VS_TAG_HOST, e, &r->done);
 	if (!status && (is_fua(r) || !s->write_cache))
 		status = media_flush(s, e, &r->done);
@@ -327,44 +327,47 @@ static uint16_t tagged_deallocate_execute(struct request *r)
 }
 
 #define CHANGES (EFFECT_CSUPP | EFFECT_LBCC)
+#define PLACEMENT_COMMANDS 2u
+#define TAGGED_COMMANDS 4u
 
-#define NVM_COMMANDS							\
-	{ IO_FLUSH, EFFECT_CSUPP, flush_prepare, flush_execute },	\
-	{ IO_WRITE, CHANGES, transfer_prepare, write_execute },		\
-	{ IO_READ, EFFECT_CSUPP, transfer_prepare, read_execute },	\
-	{ IO_COMPARE, EFFECT_CSUPP, transfer_prepare, compare_execute },	\
-	{ IO_WRITE_ZEROES, CHANGES, write_zeroes_prepare,		\
-	  write_zeroes_execute },					\
-	{ IO_DATASET_MANAGEMENT, CHANGES, dsm_prepare, dsm_execute }
-#define FDP_COMMANDS							\
-	{ IO_MANAGEMENT_RECEIVE, EFFECT_CSUPP, fdp_receive_prepare,	\
-	  fdp_receive_execute },					\
-	{ IO_MANAGEMENT_SEND, EFFECT_CSUPP, fdp_send_prepare,		\
-	  fdp_send_execute }
-#define TAGGED_COMMANDS							\
-	{ IO_TAGGED_FLUSH, EFFECT_CSUPP, tagged_flush_prepare,		\
-	  tagged_flush_execute },					\
-	{ IO_TAGGED_WRITE, CHANGES, tagged_transfer_prepare,		\
-	  tagged_write_execute },					\
-	{ IO_TAGGED_READ, EFFECT_CSUPP, tagged_transfer_prepare,	\
-	  tagged_read_execute },					\
-	{ IO_TAGGED_DEALLOCATE, CHANGES, tagged_deallocate_prepare,	\
-	  tagged_deallocate_execute }
-
-static const struct command plain[] = { NVM_COMMANDS };
-static const struct command placed[] = { NVM_COMMANDS, FDP_COMMANDS };
-static const struct command tagged[] = { NVM_COMMANDS, TAGGED_COMMANDS };
-static const struct command all[] = {
-	NVM_COMMANDS, FDP_COMMANDS, TAGGED_COMMANDS,
+/* A drive has consecutive ones: those of FDP are the first, the tagged ones the last. */
+static const struct command commands[] = {
+	{ IO_MANAGEMENT_RECEIVE, EFFECT_CSUPP, fdp_receive_prepare,
+	  fdp_receive_execute },
+	{ IO_MANAGEMENT_SEND, EFFECT_CSUPP, fdp_send_prepare,
+	  fdp_send_execute },
+	{ IO_FLUSH, EFFECT_CSUPP, flush_prepare, flush_execute },
+	{ IO_WRITE, CHANGES, transfer_prepare, write_execute },
+	{ IO_READ, EFFECT_CSUPP, transfer_prepare, read_execute },
+	{ IO_COMPARE, EFFECT_CSUPP, transfer_prepare, compare_execute },
+	{ IO_WRITE_ZEROES, CHANGES, write_zeroes_prepare,
+	  write_zeroes_execute },
+	{ IO_DATASET_MANAGEMENT, CHANGES, dsm_prepare, dsm_execute },
+	{ IO_TAGGED_FLUSH, EFFECT_CSUPP, tagged_flush_prepare,
+	  tagged_flush_execute },
+	{ IO_TAGGED_WRITE, CHANGES, tagged_transfer_prepare,
+	  tagged_write_execute },
+	{ IO_TAGGED_READ, EFFECT_CSUPP, tagged_transfer_prepare,
+	  tagged_read_execute },
+	{ IO_TAGGED_DEALLOCATE, CHANGES, tagged_deallocate_prepare,
+	  tagged_deallocate_execute },
 };
 
-#define SET(commands) { commands, sizeof(commands) / sizeof(commands[0]) }
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
 const struct command_set *io_commands(const struct subsys *s)
 {
+	/* By: has tags, has placement handles. */
 	static const struct command_set sets[2][2] = {
-		{ SET(plain), SET(placed) },
-		{ SET(tagged), SET(all) },
+		{
+			{ commands + PLACEMENT_COMMANDS,
+			  COMMANDS - PLACEMENT_COMMANDS - TAGGED_COMMANDS },
+			{ commands, COMMANDS - TAGGED_COMMANDS },
+		}, {
+			{ commands + PLACEMENT_COMMANDS,
+			  COMMANDS - PLACEMENT_COMMANDS },
+			{ commands, COMMANDS },
+		},
 	};
 
 	return &sets[s->config.device.tagged][fdp_supported(s)];

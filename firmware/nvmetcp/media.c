@@ -104,7 +104,7 @@ static uint16_t read_edges(struct subsys *s, struct extent e, vs_time *done)
 /**
  * media_write - write an extent
  * @s: the subsystem
- * @owner: tag and placement handle of the data
+ * @of: tag and placement handle of the data
  * @e: the extent
  * @data: the data
  * @fua: the data is durable at the time of completion
@@ -115,7 +115,7 @@ static uint16_t read_edges(struct subsys *s, struct extent e, vs_time *done)
  *
  * Return: the status.
  */
-uint16_t media_write(struct subsys *s, struct owner owner, struct extent e,
+uint16_t media_write(struct subsys *s, struct owner of, struct extent e,
 		     const void *data, bool fua, vs_time *done)
 {
 	uint64_t count = end_block(e) - first_block(e);
@@ -130,8 +130,8 @@ uint16_t media_write(struct subsys *s, struct owner owner, struct extent e,
 		memcpy(s->bounce + head_bytes(e), data, e.length);
 		data = s->bounce;
 	}
-	result = vs_write_placed(s->config.device.ssd, start, owner.tag,
-				 owner.handle, first_block(e), (uint32_t)count,
+	result = vs_write_placed(s->config.device.ssd, start, of.tag,
+				 of.handle, first_block(e), (uint32_t)count,
 				 data, fua || !s->write_cache);
 	result.done += read - start;
 	return take(s, result, done);

@@ -32,7 +32,7 @@ uint16_t media_read(struct subsys *s, struct extent e, void *data,
 		    vs_time *done);
 uint16_t media_compare(struct subsys *s, struct extent e, const void *data,
 		       vs_time *done);
-uint16_t media_write(struct subsys *s, struct owner owner, struct extent e,
+uint16_t media_write(struct subsys *s, struct owner of, struct extent e,
 		     const void *data, bool fua, vs_time *done);
 uint16_t media_trim(struct subsys *s, uint32_t tag, struct extent e,
 		    vs_time *done);
