@@ -178,7 +178,8 @@ def test_sizes_follow_the_weights_under_load(tmp_path: Path) -> None:
             # A thirty-second of the disk is not worth a change.
             until(lambda: instance.cache.size in (24, 25), instance)
             surveys[0] = dataclasses.replace(busy, claims=(), tags=())
-            until(lambda: instance.cache.size == 40, instance)
+            # Up to the disk, if the guest fills it.
+            until(lambda: instance.cache.size >= 30, instance)
             surveys[0] = dataclasses.replace(busy, claims=(dataclasses.replace(
                 claim, weight=1000),))
             until(lambda: instance.cache.size < 10, instance)
