@@ -21,7 +21,7 @@ OUT = ROOT / "build" / "bench"
 PARTS = ("bench/covert/*.c", "bench/vflush/crc32c.c", "firmware/core/*.c", "firmware/nand/*.c",
          "firmware/host/drive.c")
 SYSTEMS = ("bare", "fua", "plp", "tagged", "lanes")
-SYMBOLS_US = (1000, 2000, 5000, 10000, 20000, 50000)
+SYMBOLS_US = (1000, 2000, 5000, 10000, 20000)
 BLOCKS = (1, 16, 64, 256)
 SEEDS = (1, 2, 3)
 #: Bits to decode, by the length of a symbol: shorter ones need more to tell a small capacity.

@@ -108,17 +108,30 @@ struct batch {
 	uint32_t entry[32];
 	uint32_t n;
 	bool sync;		/* pages are to be durable by themselves */
+	bool few;		/* pages do not wait for other work of the banks */
 	vs_time done;
 };
 
-/* A flush waits for it, so it does not wait for other work of the banks. */
+/*
+ * Collection waits until a flush is complete, if that has at most so many pages for each
+ * bank. What a larger one puts off would have to be done in a hurry during the same flush.
+ */
+#define FEW_PAGES 4u
+
+static void batch_begin(const struct vs_ssd *s, struct batch *b, uint32_t log,
+			uint64_t blocks)
+{
+	b->sync = vs_sync_wanted(s, log, blocks);
+	b->few = blocks <= (uint64_t)FEW_PAGES * s->banks * s->slots;
+}
+
 static enum vs_status batch_program(struct vs_ssd *s, struct batch *b,
 				    uint32_t *entry, uint32_t n, vs_time now)
 {
 	enum vs_status status;
 	vs_time done = now;
 
-	s->urgent = true;
+	s->urgent = b->few;
 	status = vs_buffer_program(s, entry, n, b->sync, now, &done);
 	s->urgent = false;
 	b->done = vs_later(b->done, done);
@@ -237,7 +250,7 @@ struct vs_result vs_write_placed(struct vs_ssd *s, vs_time now, uint32_t tag,
 	if (s->status != VS_OK)
 		return (struct vs_result){ s->status, now };
 	log = vs_tag_get(s, tag);
-	batch.sync = vs_sync_wanted(s, log, count);
+	batch_begin(s, &batch, log, count);
 	for (i = 0; status == VS_OK && i < count; i++) {
 		vs_time at = now;
 
@@ -281,12 +294,12 @@ static bool logged_in(const struct vs_log *l, uint64_t first, uint64_t end)
 	return l->full;
 }
 
-/* How many blocks of a range are buffered; not more than a few are counted. */
+/* How many blocks of a range are buffered. */
 static uint32_t buffered_in(const struct vs_ssd *s, uint64_t first, uint64_t end)
 {
-	uint32_t n = 0, e, most = s->c.sync_pages * s->slots;
+	uint32_t n = 0, e;
 
-	for (e = s->oldest; e != VS_NONE && n <= most; e = s->entry[e].newer)
+	for (e = s->oldest; e != VS_NONE; e = s->entry[e].newer)
 		n += s->entry[e].lpn >= first && s->entry[e].lpn < end;
 	return n;
 }
@@ -327,8 +340,8 @@ struct vs_result vs_flush(struct vs_ssd *s, vs_time now, uint64_t first,
 		count = s->blocks;
 	}
 	free = s->free_count;
-	batch.sync = vs_sync_wanted(s, VS_HTAG_LOG,
-				    buffered_in(s, first, first + count));
+	batch_begin(s, &batch, VS_HTAG_LOG,
+		    buffered_in(s, first, first + count));
 	status = batch_range(s, &batch, first, first + count, now);
 	s->log[VS_HTAG_LOG].stats.flushed += s->free_count - free;
 	for (i = 0; status == VS_OK && i < s->gc_log; i++) {
@@ -370,7 +383,7 @@ struct vs_result vs_flush_tag(struct vs_ssd *s, vs_time now, uint32_t tag)
 		status = r.status;
 		own = r.done;
 	} else {
-		batch.sync = vs_sync_wanted(s, log, to_flush(s, log));
+		batch_begin(s, &batch, log, to_flush(s, log));
 		status = batch_tag(s, &batch, log, now);
 		if (status == VS_OK && log != VS_HTAG_LOG)
 			status = batch_tag(s, &batch, VS_HTAG_LOG, now);
