@@ -10,6 +10,9 @@ import pytest
 from tests.firmware.mutation import Mutation, broken, fails
 
 MUTATIONS = [
+    Mutation("a large flush puts collection off", "ssd",
+             "b->few = blocks <= (uint64_t)FEW_PAGES * s->banks * s->slots;", "b->few = true;"),
+    Mutation("a small flush waits for collection", "ssd", "s->urgent = b->few;", ""),
     Mutation("FUA does not write its log", "ssd",
              "enum vs_status status = vs_log_commit(s, log, now, &own);",
              "enum vs_status status = VS_OK;"),
@@ -106,7 +109,7 @@ MUTATIONS = [
 ]
 
 #: Programs of single cases.
-SINGLE = ("test_ftl", "test_ftl_trim", "test_ftl_handles")
+SINGLE = ("test_ftl", "test_ftl_flush", "test_ftl_trim", "test_ftl_handles")
 #: Kind, shape, personality, seed.
 RUNS = [
     ("long", 1, 0, 1), ("sweep", 1, 0, 1), ("sweep", 1, 0, 2), ("sweep", 0, 0, 2),

@@ -34,8 +34,8 @@ def fast() -> Path:
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("name", ["test_ftl", "test_ftl_fast", "test_ftl_handles", "test_ftl_media",
-                                  "test_ftl_order", "test_ftl_trim"])
+@pytest.mark.parametrize("name", ["test_ftl", "test_ftl_fast", "test_ftl_flush", "test_ftl_handles",
+                                  "test_ftl_media", "test_ftl_order", "test_ftl_trim"])
 def test_ftl(name: str, compiler: str) -> None:
     program = build.compile_program(name, compiler, build.BUILD / compiler)
     done = build.run(program)
