@@ -123,6 +123,11 @@ class WebCache:
             self._volume.grow(ranges)
         except VolumeError as error:
             LOG.error("%s", error)
+        self._begin()
+
+    def _begin(self) -> None:
+        # Also if the size is the same: nginx gives a new folder to its user when it is reloaded.
+        self._limit = 0
         self._tell(self._capacity(self._volume.size))
 
     def reclaim(self, blocks: int, seconds: float | None) -> None:
@@ -141,7 +146,7 @@ class WebCache:
             self._volume.lose(ranges)
         except VolumeError as error:
             LOG.error("%s", error)
-        self._tell(self._capacity(self._volume.size))
+        self._begin()
 
     def step(self) -> None:
         """Go on with what is asked for: shrink as soon as nginx has evicted enough."""
@@ -279,8 +284,10 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         volume = Volume(Dm(), f"vcache-{options.name}", options.folder)
         volume.clean()
+        # Sites may refer to the cache at once.
         web = WebCache(volume, Nginx(options.config, options.pid, options.folder,
                                      zone=options.zone))
+        web.close()
         vssd = Vssd(web, options.socket, options.library)
         vssd.register(options.name, options.weight, options.min)
         return guarded(vssd, web, volume)

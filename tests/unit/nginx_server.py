@@ -47,7 +47,7 @@ http {{
 """
 
 #: Size of an object in bytes.
-OBJECT = 256 << 10
+OBJECT = 1 << 20
 
 
 def body(path: str) -> bytes:
