@@ -41,10 +41,14 @@ PART = 0.7
 #: What nginx may keep in the folder itself while there is no file system, in MiB.
 WITHOUT = 16
 
+#: The part of a smaller file system that may be full when it shrinks.
+FULL = 0.8
+
 # How often it is looked whether nginx has evicted enough, in seconds.
-_LOOK = 0.2
-# By how much the limit is lowered each time when the file system is still too full.
-_LOWER = 0.9
+_LOOK = 1.0
+# After so many looks at which the file system was not emptier than before, nginx's limit is
+# lowered by this factor. btrfs frees what was deleted some seconds later.
+_STALLS, _LOWER = 5, 0.9
 _PR_SET_PDEATHSIG = 1
 
 _CONFIG = """\
@@ -106,6 +110,8 @@ class WebCache:
         self.give: Callable[[Ranges], None] = lambda _: None
         # How many blocks are asked for, and how many MiB nginx was told.
         self._asked = self._limit = self._block_bytes = 0
+        # When to look again, how full it was at the last look, and for how many looks.
+        self._next, self._used, self._stalls = 0.0, 0, 0
 
     @property
     def busy(self) -> bool:
@@ -133,7 +139,7 @@ class WebCache:
     def reclaim(self, blocks: int, seconds: float | None) -> None:
         """Begin to give up blocks."""
         LOG.info("%d blocks are asked for", blocks)
-        self._asked = blocks
+        self._asked, self._next, self._stalls = blocks, 0.0, 0
         # When nothing is asked for any more, the limit grows again.
         self._tell(self._capacity(self._volume.size - blocks))
         self.step()
@@ -150,18 +156,18 @@ class WebCache:
 
     def step(self) -> None:
         """Go on with what is asked for: shrink as soon as nginx has evicted enough."""
-        if not self._asked:
+        if not self._asked or self._clock() < self._next:
             return
         rest = self._volume.size - self._asked
-        if self._volume.mounted and rest >= self._volume.least:
-            room = rest * self._block_bytes
-            if self._volume.used() > room:
-                return
+        if self._volume.mounted and rest >= self._volume.least and \
+                self._volume.used() > rest * self._block_bytes * FULL:
+            self._wait()
+            return
         try:
             given = self._volume.shrink(self._asked)
         except FullError as error:
             LOG.info("%s", error)
-            self._tell(max(int(self._limit * _LOWER), 1))
+            self._wait()
             return
         except VolumeError as error:
             # The blocks are taken at the deadline.
@@ -171,6 +177,16 @@ class WebCache:
         self._asked = 0
         self.give(given)
         self._tell(self._capacity(self._volume.size))
+
+    def _wait(self) -> None:
+        """Look again later. If nginx does not evict any more, it has to have less."""
+        self._next = self._clock() + _LOOK
+        used = self._volume.used()
+        self._stalls = 0 if used < self._used else self._stalls + 1
+        self._used = used
+        if self._stalls >= _STALLS:
+            self._stalls = 0
+            self._tell(max(int(self._limit * _LOWER), 1))
 
     def close(self) -> None:
         """Stop using all blocks.
@@ -206,7 +222,7 @@ def serve(vssd: Vssd, web: WebCache, stop: int) -> int:
         poll.register(fd, select.POLLIN)
     try:
         while True:
-            ready = [fd for fd, _ in poll.poll(_LOOK * 1000 if web.busy else None)]
+            ready = [fd for fd, _ in poll.poll(_LOOK * 500 if web.busy else None)]
             if stop in ready:
                 return 0
             if ready:

@@ -60,13 +60,18 @@ class Disk:
 
         :raises OSError: if it cannot be opened
         """
-        if self._fd >= 0:
-            os.close(self._fd)
+        self.close()
         self._fd, self._block_bytes = os.open(path, os.O_RDWR | os.O_CLOEXEC), block_bytes
         number = os.fstat(self._fd).st_rdev
         limit = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/queue/"
                      "discard_max_bytes")
         return limit.exists() and int(limit.read_text()) > 0
+
+    def close(self) -> None:
+        """Close it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
 
     def discard(self, ranges: Ranges) -> None:
         """Discard blocks. The kernel drops what its page cache has of them, too.

@@ -83,7 +83,8 @@ def resize_btrfs(folder: str, size: str) -> None:
     """
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.ioctl(fd, _BTRFS_RESIZE, _ARGS.pack(0, f"1:{size}".encode()))
+        # A bytearray: Python limits others to 1024 bytes.
+        fcntl.ioctl(fd, _BTRFS_RESIZE, bytearray(_ARGS.pack(0, f"1:{size}".encode())))
     finally:
         os.close(fd)
 

@@ -220,10 +220,10 @@ class Server:
 
 def test_nginx_evicts_before_blocks_are_given_up(mapper: Mapper, tmp_path: Path,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    used = [390 * MIB]
+    used, now = [390 * MIB], [100.0]
     monkeypatch.setattr(Volume, "used", lambda _: used[0])
     volume, server, given = volume_on(mapper, tmp_path), Server(), list[Ranges]()
-    cache = WebCache(volume, server)
+    cache = WebCache(volume, server, lambda: now[0])
     cache.give = given.append
     cache.ready(Info(MIB, 1000, "/dev/vdb"))
     cache.grant((Range(600, 400),))
@@ -231,18 +231,32 @@ def test_nginx_evicts_before_blocks_are_given_up(mapper: Mapper, tmp_path: Path,
     cache.reclaim(100, 60)
     assert server.limits == [280, 210]
     assert not given
-    used[0], mapper.need = 290 * MIB, 310 * MIB
+    # nginx evicts for some time. It is not told more while that goes on.
+    for used[0] in range(390 * MIB, 240 * MIB, -10 * MIB):
+        now[0] += 1
+        cache.step()
+    assert server.limits == [280, 210]
+    used[0], mapper.need = 230 * MIB, 310 * MIB
+    for _ in range(20):
+        # Each second counts once.
+        now[0] += 0.25
+        cache.step()
+        assert server.limits == [280, 210]
+    now[0] += 1
     cache.step()
     # btrfs needs more than it uses: nginx has to evict more.
     assert server.limits == [280, 210, 189]
     assert cache.busy
     mapper.need = 0
     cache.step()
+    assert not given
+    now[0] += 1
+    cache.step()
     assert given == [(Range(900, 100),)]
     assert server.limits == [280, 210, 189, 210]
     assert not cache.busy
     # A request that is over.
-    used[0] = 299 * MIB
+    used[0] = 290 * MIB
     cache.reclaim(40, None)
     cache.reclaim(0, None)
     assert server.limits[-2:] == [182, 210]
