@@ -118,8 +118,10 @@ class Give:
 
 @dataclasses.dataclass(frozen=True)
 class Forced:
-    """Daemon to application: blocks were taken; their content is lost. To be answered by a
-    :class:`Give` with them: nobody else gets them before."""
+    """Daemon to application: blocks were taken; their content is lost.
+
+    To be answered by a :class:`Give` with them: nobody else gets them before.
+    """
 
     ranges: tuple[Range, ...]
 
