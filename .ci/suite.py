@@ -107,6 +107,7 @@ SUITES = (
     Suite("packaging", boxed=False, minutes=30),
     Suite("unit", boxed=False, minutes=25),
     Suite("tools", boxed=False, minutes=15),
+    Suite("libvssd", boxed=False, minutes=15),
     Suite("sim", boxed=False, minutes=20),
     Suite("devstack", boxed=False, minutes=60, venv="openstack", asked=True),
 )

@@ -13,7 +13,7 @@ SOURCE := $(D)/usr/src/nova-vcache-$(MODULE_VERSION)
 INSTALL := install -D -m 0644
 MAN := $(patsubst $(PACKAGING)/man/%.rst,man/%,$(wildcard $(PACKAGING)/man/*.rst))
 
-.PHONY: man install-dkms install-agent install-guest install-guest-library install-api install-plugin install-cinder install-doc
+.PHONY: man install-dkms install-agent install-guest install-guest-library install-guest-nginx install-libvssd install-api install-plugin install-cinder install-doc
 
 man: $(MAN)
 
@@ -59,6 +59,22 @@ install-guest-library:
 	mkdir -p $(D)$(PYTHON)
 	cp -r wheel/vcache_guest $(D)$(PYTHON)/
 	find $(D)$(PYTHON) -name README.md -delete
+
+install-guest-nginx: man
+	install -D -m 0755 $(PACKAGING)/commands/vcache-guest-nginx $(D)/usr/bin/vcache-guest-nginx
+	$(INSTALL) agent/etc/guest/vcache-guest-nginx.service $(D)$(UNITS)/vcache-guest-nginx.service
+	$(INSTALL) man/vcache-guest-nginx.8 $(D)/usr/share/man/man8/vcache-guest-nginx.8
+
+# The library in D, and what applications are built with in DEV. LIBDIR is a folder such as
+# /usr/lib/x86_64-linux-gnu, BUILT has the files of native/libvssd/Makefile.
+install-libvssd:
+	$(INSTALL) $(BUILT)/libvssd.so.0 $(D)$(LIBDIR)/libvssd.so.0
+	$(INSTALL) $(BUILT)/libvssd.a $(DEV)$(LIBDIR)/libvssd.a
+	$(INSTALL) native/libvssd/vssd.h $(DEV)/usr/include/vssd.h
+	ln -s libvssd.so.0 $(DEV)$(LIBDIR)/libvssd.so
+	mkdir -p $(DEV)$(LIBDIR)/pkgconfig
+	sed 's,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(VERSION),' native/libvssd/libvssd.pc.in \
+		>$(DEV)$(LIBDIR)/pkgconfig/libvssd.pc
 
 install-api:
 	mkdir -p $(D)/etc/vcache

@@ -8,6 +8,7 @@ that may be behind it. The guest's package is independent of the host's, so this
 import fcntl
 import os
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 # struct dm_ioctl and struct dm_target_spec of linux/dm-ioctl.h.
@@ -17,8 +18,8 @@ _VERSION = (4, 0, 0)
 _BUFFER = 1 << 14
 _CONTROL = "/dev/mapper/control"
 
-_CREATE, _REMOVE, _SUSPEND, _INFO, _LOAD, _TABLE = 3, 4, 6, 7, 9, 12
-_FLAG_SUSPEND, _FLAG_TABLE = 1 << 1, 1 << 4
+_LIST, _CREATE, _REMOVE, _SUSPEND, _INFO, _LOAD, _TABLE = 2, 3, 4, 6, 7, 9, 12
+_FLAG_SUSPEND, _FLAG_TABLE, _FLAG_NO_LOCKFS, _FLAG_DEFERRED = 1 << 1, 1 << 4, 1 << 6, 1 << 17
 
 
 class DmError(OSError):
@@ -67,20 +68,46 @@ class Dm:
         """Create a device without a table."""
         self._call(_CREATE, name)
 
-    def remove(self, name: str) -> None:
-        """Remove a device that nobody has open."""
-        self._call(_REMOVE, name)
+    def remove(self, name: str, *, deferred: bool = False) -> None:
+        """Remove a device that nobody has open.
+
+        :param deferred: if somebody has, as soon as nobody has
+        """
+        self._call(_REMOVE, name, flags=_FLAG_DEFERRED if deferred else 0)
+
+    def names(self) -> list[str]:
+        """Return the names of all devices."""
+        data = self._call(_LIST, "")[1]
+        found, at = [], 0
+        # struct dm_name_list: a device number, the offset of the next one, a name.
+        while len(data) >= at + 12 and struct.unpack_from("=Q", data, at)[0]:
+            found.append(data[at + 12:].split(b"\0", 1)[0].decode())
+            step = struct.unpack_from("=I", data, at + 8)[0]
+            if not step:
+                break
+            at += step
+        return found
 
     def load(self, name: str, length: int, target: str, arguments: str) -> None:
         """Load a table of one line; resume() makes it the active one."""
-        text = arguments.encode() + b"\0"
-        step = _SPEC.size + len(text) + 7 & ~7
-        data = _SPEC.pack(0, length, 0, step, target.encode()) + text
-        self._call(_LOAD, name, data.ljust(step, b"\0"), targets=1)
+        self.load_lines(name, [Line(0, length, target, arguments)])
 
-    def suspend(self, name: str) -> None:
-        """Suspend a device: requests wait, and a cache writes its metadata."""
-        self._call(_SUSPEND, name, flags=_FLAG_SUSPEND)
+    def load_lines(self, name: str, lines: Sequence[Line]) -> None:
+        """Load a table; resume() makes it the active one."""
+        data = b""
+        for line in lines:
+            text = line.arguments.encode() + b"\0"
+            step = _SPEC.size + len(text) + 7 & ~7
+            head = _SPEC.pack(line.start, line.length, 0, step, line.target.encode())
+            data += (head + text).ljust(step, b"\0")
+        self._call(_LOAD, name, data, targets=len(lines))
+
+    def suspend(self, name: str, *, sync: bool = True) -> None:
+        """Suspend a device: requests wait, and a cache writes its metadata.
+
+        :param sync: a file system on it writes what it has first
+        """
+        self._call(_SUSPEND, name, flags=_FLAG_SUSPEND | (0 if sync else _FLAG_NO_LOCKFS))
 
     def resume(self, name: str) -> None:
         """Make the loaded table active, if there is one, and resume the device."""

@@ -105,7 +105,7 @@ class Guest:
         # without data. What is behind the size is not used any more; not before here, because what
         # is given up reads as zeroes.
         if message.size < message.most:
-            yield Give(0, False, (Range(message.size, message.most - message.size),))
+            yield from lists(Give, 0, self._unused(message.size, message.most))
 
     def _inflate(self, request: int, size: int) -> Iterator[Message]:
         self._size = size
@@ -116,7 +116,7 @@ class Guest:
         before, self._size = max(self._consumer.size, size), size
         self._consumer.resize(size, deadline_ms / 1000)
         if before > size:
-            yield Give(request, False, (Range(size, before - size),))
+            yield from lists(Give, request, self._unused(size, before))
         yield Done(request, self._consumer.size)
 
     def _forced(self, more: bool, ranges: tuple[Range, ...]) -> Iterator[Message]:
@@ -124,14 +124,26 @@ class Guest:
         if more:
             return
         lost, self._lost = tuple(self._lost), []
-        again = any(one.first < self._size for one in lost) or not self._shrunk()
-        if again:
-            self._consumer.drop(wiped=any(one.first == 0 for one in lost))
-        yield from lists(Give, 0, lost)
+        given, again = self._lose(lost)
+        yield from lists(Give, 0, given)
         if again:
             # The host answers when it has released them. Before that, they cannot be written.
             self._welcome = None
             yield self.hello()
+
+    def _unused(self, first: int, end: int) -> tuple[Range, ...]:
+        """Return what the host is to release of the blocks `first` to `end` - 1."""
+        return (Range(first, end - first),)
+
+    def _lose(self, lost: tuple[Range, ...]) -> tuple[tuple[Range, ...], bool]:
+        """Handle the loss of blocks.
+
+        :return: what the host is to release, and whether the consumer has to begin again then
+        """
+        again = any(one.first < self._size for one in lost) or not self._shrunk()
+        if again:
+            self._consumer.drop(wiped=any(one.first == 0 for one in lost))
+        return lost, again
 
     def _shrunk(self) -> bool:
         """Shrink to the size that is left. Return False if that is not possible."""
