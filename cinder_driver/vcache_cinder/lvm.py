@@ -16,7 +16,7 @@ from cinder.volume.drivers import lvm
 from oslo_log import log as logging
 
 from nova_vcache.extra_specs import Mode
-from vcache_cinder import options, specs
+from vcache_cinder import options, specs, targets
 from vcache_cinder.agent import Agent, Managed
 from vcache_cinder.group import CachedGroup, volume_of
 
@@ -108,9 +108,13 @@ class VcacheLVMDriver(lvm.LVMVolumeDriver):
                 data=f"vcache:mode {mode} of the volume type needs a pool: set vcache_pool of "
                      "this backend, or use mode flush-only")
         with self.vg.locked(name):
-            self.vg.keep_inactive(name, mode is Mode.WRITEBACK)
+            # Before a pool has data of the volume, and until it has none.
+            if mode is not Mode.FLUSH_ONLY:
+                self.vg.keep_inactive(name, True)
             self.agent.put(identity, self.local_path(volume),
                            self.configuration.vcache_pool or None, wanted)
+            if mode is Mode.FLUSH_ONLY:
+                self.vg.keep_inactive(name, False)
 
     def _complete(self, volume: Any) -> None:
         """Make sure that the path of a volume has its data: after a start of the host, the cache.
@@ -228,7 +232,11 @@ class VcacheLVMDriver(lvm.LVMVolumeDriver):
         self._give_cache(volume)
         if not volume["provider_location"]:
             return None  # only instances of this host have it
-        return super().ensure_export(context, volume)
+        update = super().ensure_export(context, volume)
+        connectors = [one.connector for one in volume["volume_attachment"] if one.connector]
+        targets.restore(self, context, volume,
+                        [one for one in connectors if not self._is_local(one)])
+        return update
 
     def create_export(self, context: Any, volume: Any, connector: Any,
                       vg: str | None = None) -> Any:
@@ -267,7 +275,10 @@ class VcacheLVMDriver(lvm.LVMVolumeDriver):
         if self._is_local(connector):
             return others
         if connector is None:
-            return False  # so that remove_export() removes the target with all its initiators
+            # remove_export() removes the target with all its initiators, unless it is shared.
+            if getattr(self.target_driver, "share_targets", False):
+                self.target_driver.terminate_connection(volume, None, **keywords)
+            return False
         return bool(super().terminate_connection(volume, connector, **keywords))
 
     # ---- statistics ----
