@@ -13,6 +13,7 @@ from typing import Any
 from cinder import exception, interface, utils
 from cinder.volume import volume_utils
 from cinder.volume.drivers import lvm
+from oslo_concurrency import processutils
 from oslo_log import log as logging
 
 from nova_vcache.extra_specs import Mode
@@ -23,6 +24,8 @@ from vcache_cinder.group import CachedGroup, volume_of
 LOG = logging.getLogger(__name__)
 
 _GIB = 1 << 30
+#: Statuses of volumes that Cinder itself continues with, or deletes.
+_BY_CINDER = ("in-use", "creating", "downloading", "deleting", "error_deleting")
 
 
 @interface.volumedriver
@@ -219,6 +222,38 @@ class VcacheLVMDriver(lvm.LVMVolumeDriver):
         if self._managed(volume["name"]) is not None or volume["volume_attachment"]:
             self._apply(volume, wanted)
         return True
+
+    # ---- restarts ----
+
+    def update_provider_info(self, volumes: Any, snapshots: Any) -> Any:
+        """Continue what a process that was killed has left; Cinder calls it when it starts.
+
+        Such a process has removed a cache for a command of LVM, or changed it for a type that
+        Cinder does not have. Volumes in use follow in :meth:`ensure_export`.
+        """
+        try:
+            managed = self.agent.all()
+        except exception.VolumeBackendAPIException as error:
+            # The service would not start.
+            LOG.error("Nothing is continued that was begun before: %s", error.msg)
+            return super().update_provider_info(volumes, snapshots)
+        for volume in volumes:
+            record = managed.get(volume_of(volume["name"]) or "")
+            status = volume["status"]
+            attached = status != "available" and volume["volume_attachment"]
+            if status not in _BY_CINDER and (record is not None or attached):
+                self._resume(volume, record)
+        return super().update_provider_info(volumes, snapshots)
+
+    def _resume(self, volume: Any, record: Managed | None) -> None:
+        try:
+            wanted = specs.of_volume(volume)
+            if record is None or not record.cached or record.specs != wanted:
+                self.vg.activate_lv(volume["name"])
+                self._apply(volume, wanted)
+        except (exception.CinderException, processutils.ProcessExecutionError) as error:
+            LOG.error("Volume %s continues as it is until it is attached again: %s",
+                      volume["id"], error)
 
     # ---- exports ----
 
