@@ -157,6 +157,7 @@ cinder-unit: venv ## test cinder_driver with Cinder's tests of drivers: two minu
 .PHONY: cinder-test
 cinder-test: cinder-unit ## test cinder_driver with Cinder, LVM, agent and target, half an hour; TESTS='-k retype'
 	@.ci/deps build test cinder
+	@.ci/openstack-venv --compile
 	@build/openstack/venv/bin/python -m tests.cinder -W ignore $(TESTS)
 
 .PHONY: devstack-test

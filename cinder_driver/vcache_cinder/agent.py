@@ -58,6 +58,10 @@ class Agent:
         except NotHere:
             return None
 
+    def all(self) -> dict[str, Managed]:
+        """Return all volumes that the agent manages, by their id."""
+        return {row["id"]: _record(row) for row in self._request("volume-list")["volumes"]}
+
     def put(self, volume: str, device: str, pool: str | None,
             specs: Mapping[str, str]) -> Managed:
         """Give a volume its cache.
@@ -102,5 +106,8 @@ class Agent:
 
 
 def _managed(answer: Mapping[str, Any]) -> Managed:
-    found = answer["volume"]
-    return Managed(found["id"], found["device"], found["state"], found["pool"], found["specs"])
+    return _record(answer["volume"])
+
+
+def _record(row: Mapping[str, Any]) -> Managed:
+    return Managed(row["id"], row["device"], row["state"], row["pool"], row["specs"])

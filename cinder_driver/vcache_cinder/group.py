@@ -140,8 +140,9 @@ class CachedGroup(lvm.LVM):
     def keep_inactive(self, name: str, inactive: bool) -> None:
         """Set whether a logical volume stays inactive when the host starts.
 
-        While the pool has newer data of it, nothing may open it before it has its cache, for
-        example a target that is restored when the host starts.
+        While a pool has data of it, nothing may open it before it has its cache, for example a
+        target that is restored when the host starts: it would read outdated data, and what it
+        writes would be hidden by what the pool has.
         """
         self._execute("lvchange", "-k", "y" if inactive else "n", f"{self.vg_name}/{name}",
                       root_helper=self._root_helper, run_as_root=True)

@@ -13,16 +13,19 @@ from typing import Any
 from cinder import exception, interface, utils
 from cinder.volume import volume_utils
 from cinder.volume.drivers import lvm
+from oslo_concurrency import processutils
 from oslo_log import log as logging
 
 from nova_vcache.extra_specs import Mode
-from vcache_cinder import options, specs
+from vcache_cinder import options, specs, targets
 from vcache_cinder.agent import Agent, Managed
 from vcache_cinder.group import CachedGroup, volume_of
 
 LOG = logging.getLogger(__name__)
 
 _GIB = 1 << 30
+#: Statuses of volumes that Cinder itself continues with, or deletes.
+_BY_CINDER = ("in-use", "creating", "downloading", "deleting", "error_deleting")
 
 
 @interface.volumedriver
@@ -108,9 +111,13 @@ class VcacheLVMDriver(lvm.LVMVolumeDriver):
                 data=f"vcache:mode {mode} of the volume type needs a pool: set vcache_pool of "
                      "this backend, or use mode flush-only")
         with self.vg.locked(name):
-            self.vg.keep_inactive(name, mode is Mode.WRITEBACK)
+            # Before a pool has data of the volume, and until it has none.
+            if mode is not Mode.FLUSH_ONLY:
+                self.vg.keep_inactive(name, True)
             self.agent.put(identity, self.local_path(volume),
                            self.configuration.vcache_pool or None, wanted)
+            if mode is Mode.FLUSH_ONLY:
+                self.vg.keep_inactive(name, False)
 
     def _complete(self, volume: Any) -> None:
         """Make sure that the path of a volume has its data: after a start of the host, the cache.
@@ -216,6 +223,38 @@ class VcacheLVMDriver(lvm.LVMVolumeDriver):
             self._apply(volume, wanted)
         return True
 
+    # ---- restarts ----
+
+    def update_provider_info(self, volumes: Any, snapshots: Any) -> Any:
+        """Continue what a process that was killed has left; Cinder calls it when it starts.
+
+        Such a process has removed a cache for a command of LVM, or changed it for a type that
+        Cinder does not have. Volumes in use follow in :meth:`ensure_export`.
+        """
+        try:
+            managed = self.agent.all()
+        except exception.VolumeBackendAPIException as error:
+            # The service would not start.
+            LOG.error("Nothing is continued that was begun before: %s", error.msg)
+            return super().update_provider_info(volumes, snapshots)
+        for volume in volumes:
+            record = managed.get(volume_of(volume["name"]) or "")
+            status = volume["status"]
+            attached = status != "available" and volume["volume_attachment"]
+            if status not in _BY_CINDER and (record is not None or attached):
+                self._resume(volume, record)
+        return super().update_provider_info(volumes, snapshots)
+
+    def _resume(self, volume: Any, record: Managed | None) -> None:
+        try:
+            wanted = specs.of_volume(volume)
+            if record is None or not record.cached or record.specs != wanted:
+                self.vg.activate_lv(volume["name"])
+                self._apply(volume, wanted)
+        except (exception.CinderException, processutils.ProcessExecutionError) as error:
+            LOG.error("Volume %s continues as it is until it is attached again: %s",
+                      volume["id"], error)
+
     # ---- exports ----
 
     def _is_local(self, connector: Any) -> bool:
@@ -228,7 +267,11 @@ class VcacheLVMDriver(lvm.LVMVolumeDriver):
         self._give_cache(volume)
         if not volume["provider_location"]:
             return None  # only instances of this host have it
-        return super().ensure_export(context, volume)
+        update = super().ensure_export(context, volume)
+        connectors = [one.connector for one in volume["volume_attachment"] if one.connector]
+        targets.restore(self, context, volume,
+                        [one for one in connectors if not self._is_local(one)])
+        return update
 
     def create_export(self, context: Any, volume: Any, connector: Any,
                       vg: str | None = None) -> Any:
@@ -267,7 +310,10 @@ class VcacheLVMDriver(lvm.LVMVolumeDriver):
         if self._is_local(connector):
             return others
         if connector is None:
-            return False  # so that remove_export() removes the target with all its initiators
+            # remove_export() removes the target with all its initiators, unless it is shared.
+            if getattr(self.target_driver, "share_targets", False):
+                self.target_driver.terminate_connection(volume, None, **keywords)
+            return False
         return bool(super().terminate_connection(volume, connector, **keywords))
 
     # ---- statistics ----

@@ -18,7 +18,7 @@ from cinder.volume import api
 from cinder.volume.drivers import lvm
 from oslo_config import cfg
 
-from tests.box.limits import Deadline
+from tests.box.limits import Deadline, limit
 from tests.cinder.functional import lab
 from vcache_cinder import options
 
@@ -47,13 +47,19 @@ class Cloud(functional_helpers._FunctionalTestBase):
         super().setUp()
         # There is no Nova to ask.
         self.mock_object(api.API, "attachment_deletion_allowed")
-        assert self.driver.initialized, "see the log of the volume service"
-        # Services of one process share one record of their last sign of life.
-        admin = context.get_admin_context()
-        for service in objects.ServiceList.get_all(admin):
-            service.report_count += 1
-            service.save()
-        self.volume.manager.publish_service_capabilities(admin)
+        self.announce(self.volume)
+
+    def signs_of_life(self) -> None:
+        """Let services be up: those of one process share one record of their last sign of life."""
+        for one in objects.ServiceList.get_all(context.get_admin_context()):
+            one.report_count += 1
+            one.save()
+
+    def announce(self, service: Any) -> None:
+        """Let the scheduler know a volume service."""
+        assert service.manager.driver.initialized, "see the log of the volume service"
+        self.signs_of_life()
+        service.manager.publish_service_capabilities(context.get_admin_context())
 
     def _get_flags(self) -> dict[str, Any]:
         found: dict[str, Any] = super()._get_flags()
@@ -66,6 +72,9 @@ class Cloud(functional_helpers._FunctionalTestBase):
         for name, value in values.items():
             found[name] = {"v": value, "g": group}
         found["service_down_time"] = {"v": 1 << 20}
+        # Cinder's tests have 15 s. To attach a volume takes five commands of cinder-rtstool, and
+        # each is the start of a Python program.
+        found["rpc_response_timeout"] = {"v": int(limit(TIMEOUT))}
         privsep.sys_admin_pctxt.set_client_mode(False)
         return found
 
@@ -85,6 +94,19 @@ class Cloud(functional_helpers._FunctionalTestBase):
     def host(self) -> str:
         """The name of the backend's pool."""
         return f"{self.volume.host}#LVM"
+
+    def moved(self, volume: str, host: str) -> None:
+        """Wait until a volume is in a pool.
+
+        :param host: name of the pool
+        """
+        def look() -> dict[str, str]:
+            found = self.api.get_volume(volume)
+            here = found["os-vol-host-attr:host"] == host
+            assert found.get("migration_status") != "error", found
+            return {"status": found["status"] if here else "elsewhere"}
+
+        self.until(look, "available")
 
     def kind(self, name: str, **specs: str) -> str:
         """Create a volume type with keys ``vcache:*``, and ``multiattach``; return its id."""
@@ -110,9 +132,10 @@ class Cloud(functional_helpers._FunctionalTestBase):
 
     def wait(self, volume: str, status: str = "available") -> dict[str, Any]:
         """Wait for the status of a volume."""
-        return self._wait(lambda: self.api.get_volume(volume), status)
+        return self.until(lambda: self.api.get_volume(volume), status)
 
-    def _wait(self, look: Callable[[], dict[str, Any]], status: str) -> dict[str, Any]:
+    def until(self, look: Callable[[], dict[str, Any]], status: str) -> dict[str, Any]:
+        """Wait for a status."""
         deadline = Deadline(TIMEOUT)
         while True:
             found = look()
@@ -149,7 +172,7 @@ class Cloud(functional_helpers._FunctionalTestBase):
     def snapshot(self, volume: str) -> str:
         """Create a snapshot, and return its id."""
         made = self.call("POST", "snapshots", {"snapshot": {"volume_id": volume}})["snapshot"]
-        self._wait(lambda: self.api.get_snapshot(made["id"]), "available")
+        self.until(lambda: self.api.get_snapshot(made["id"]), "available")
         return str(made["id"])
 
     def gone(self, look: Callable[[], object]) -> None:

@@ -22,7 +22,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.failed:
-        print(f"\n{report.nodeid}, {report.when}: {report.longreprtext}", file=sys.stderr)
+        log = report.caplog[-20000:]
+        print(f"\n{report.nodeid}, {report.when}: {report.longreprtext}\n{log}", file=sys.stderr)
 
 
 @pytest.fixture(scope="session")

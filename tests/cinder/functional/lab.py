@@ -126,6 +126,32 @@ def read(path: str, offset: int, size: int) -> bytes:
         os.close(fd)
 
 
+def size(path: str) -> int:
+    """Return the size of a device in bytes."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.lseek(fd, 0, os.SEEK_END)
+    finally:
+        os.close(fd)
+
+
+def written(name: str) -> int:
+    """Return how many bytes were written to a logical volume through its path."""
+    number = os.stat(f"/dev/{GROUP}/{name}").st_rdev
+    stat = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat")
+    return int(stat.read_text().split()[6]) * 512
+
+
+def clear() -> None:
+    """Remove what a test that failed has left, so that the next one has what it expects."""
+    for name in volumes():
+        with contextlib.suppress(AdminError):
+            ask(VOLUMES, {"op": "volume-delete", "id": name}, limit(PATIENCE))
+    for group in (GROUP, GROUP2):
+        with contextlib.suppress(inside.InsideError):
+            run("lvremove", "-qq", "-f", group)
+
+
 @contextlib.contextmanager
 def node() -> Iterator[Agent]:
     """Prepare the storage node."""
