@@ -22,10 +22,11 @@ from tests.box.steps import at_end
 from tests.kernel import stack
 from tests.kernel.disk import SECTOR, Disk, pattern, read
 from tests.kernel.stack import Mapped, vcache
+from vcache_agent.drive.tagged import TaggedDrive, read_drive
 from vcache_agent.netlink import spec
 from vcache_agent.netlink.client import Client, EventListener
 from vcache_agent.netlink.errors import NetlinkError
-from vcache_agent.nvme import Drives, TaggedDrive, read_drive
+from vcache_agent.nvme import Drives
 
 _BLOCK = 8  # sectors
 _TAG_LOG, _ADMIN = 0xC1, 0xC0484E41
