@@ -142,6 +142,28 @@ def written(name: str) -> int:
     return int(stat.read_text().split()[6]) * 512
 
 
+def power_cut(agent: Agent, forget: Callable[[], object] = lambda: None) -> None:
+    """Leave what a power cut leaves: LVM's and the pool's devices, and no mapped device.
+
+    Then LVM activates what it activates when the host starts. The agent does not run.
+
+    :param forget: removes what has mapped devices open
+    """
+    agent.kill()
+    forget()
+    left = mapped()
+    while left:
+        # A device that another one uses is removed in a later round.
+        for name in sorted(left):
+            with contextlib.suppress(inside.InsideError):
+                run("dmsetup", "remove", name)
+        before, left = left, mapped()
+        assert left < before, f"still in use: {left}"
+    run("vcache", "pool", "create", POOL, str((DISKS / "virtio-cache").resolve()))
+    for group in (GROUP, GROUP2):
+        run("vgchange", "-aay", group)
+
+
 def clear() -> None:
     """Remove what a test that failed has left, so that the next one has what it expects."""
     for name in volumes():

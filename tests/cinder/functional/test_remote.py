@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.box.inside import run
 from tests.box.steps import at_end
 from tests.cinder.functional import iscsi, lab, nvme
 from tests.cinder.functional.test_life import (
@@ -80,3 +81,36 @@ def test_a_volume_on_another_host(remote: Any, protocol: ModuleType) -> None:
     before.check(path_of(f"_snapshot-{snapshot}"))
     remote.delete_snapshot(snapshot)
     remote.delete(volume)
+
+
+@pytest.mark.parametrize("protocol", [pytest.param(nvme, id="nvme-tcp")])
+def test_the_host_restarts_while_others_use_its_volumes(
+        remote: Any, agent: lab.Agent, protocol: ModuleType) -> None:
+    """Each volume has its cache before its target, and the hosts find their targets again."""
+    modes = {"writeback": b"a", "writethrough": b"b"}
+    for mode in modes:
+        remote.kind(mode, mode=mode)
+    volumes = {remote.make(mode): mode for mode in modes}
+    attached = {volume: remote.attach(volume, host=ELSEWHERE) for volume in volumes}
+    contents = {volume: Content() for volume in volumes}
+    for volume, (_, connection) in attached.items():
+        with protocol.connected(connection) as path:
+            if volumes[volume] == "writeback":
+                run("vcache", "destage", path_of(name_of(volume)), "--pause", "600")
+            for place in range(8):
+                contents[volume].write(path, place << 20, modes[volumes[volume]])
+    assert any(row["dirty_bytes"] for row in lab.volumes().values())
+    lab.power_cut(agent, protocol.forget)
+    assert not any(name_of(volume).replace("-", "--") in name
+                   for volume in volumes for name in lab.mapped())
+    agent.start()
+    remote.restart()
+    assert protocol.exported() == set(map(device, volumes))
+    for volume, (attachment, connection) in attached.items():
+        check_cached(volume, volumes[volume])
+        with protocol.connected(connection) as path:
+            contents[volume].check(path)
+            contents[volume].write(path, 64 * MIB, b"c")
+        contents[volume].check(path_of(name_of(volume)))
+        remote.detach(volume, attachment)
+        remote.delete(volume)
