@@ -70,7 +70,7 @@ class NovaTest(base.ServersTestBase):
         self._summaries[name] = HostSummary(name, **values | fields)
 
     def reporter(self, name: str) -> Reporter:
-        url = self.placement_fixture.endpoint
+        url = self.placement.fixture.endpoint
         return Reporter(Client(adapter.Adapter(
             session.Session(token_endpoint.Token(url, "admin"), timeout=30),
             service_type="placement", endpoint_override=url)), name)
