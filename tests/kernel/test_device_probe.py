@@ -48,6 +48,12 @@ def test_a_measurement_changes_nothing(capsys: pytest.CaptureFixture[str]) -> No
         assert "it is in use" in capsys.readouterr().err
 
 
+def test_a_device_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    with mapped(f"0 {_HALF} error") as device:
+        assert cli.main(["device", "probe", "--measure", device.path]) == cli.EXIT_FAILED
+        assert "Input/output error" in capsys.readouterr().err
+
+
 def test_devices_on_one_disk_share_its_flush(capsys: pytest.CaptureFixture[str]) -> None:
     with null_blk(64) as path, mapped(linear(path, _HALF)) as one, \
             mapped(f"0 {_HALF} linear {path} {_HALF}") as two:

@@ -97,7 +97,6 @@ class Device:
                 raise MeasureError(f"{path}: too small to be measured: {self._size} bytes, at "
                                    f"least {DIRTY} are required")
             self._memory = mmap.mmap(-1, _PART)
-            # Released before the memory is closed.
             self._view = memoryview(self._memory)
         except BaseException:
             os.close(self.descriptor)
@@ -107,9 +106,7 @@ class Device:
         return fcntl.ioctl(self.descriptor, request, bytes(size))
 
     def close(self) -> None:
-        """Close the device."""
-        self._view.release()
-        self._memory.close()
+        """Close the device. The memory ends with the last view of it."""
         os.close(self.descriptor)
 
     def somewhere(self, source: random.Random) -> int:

@@ -71,7 +71,6 @@ def feature(descriptor: int, number: int, cdw11: int = 0) -> int | None:
 
 def address_of(memory: mmap.mmap) -> int:
     """Return the address of memory, which must stay mapped while a command uses it."""
-    # The object is released at once: otherwise the memory could not be closed.
     return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
