@@ -14,12 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench import simulated
 from bench.covert.channel import TRAINING, Decoded, Symbol, capacity, decode, least
 
-ROOT = Path(__file__).resolve().parents[2]
-OUT = ROOT / "build" / "bench"
-PARTS = ("bench/covert/*.c", "bench/vflush/crc32c.c", "firmware/core/*.c", "firmware/nand/*.c",
-         "firmware/host/drive.c")
+OUT = simulated.ROOT / "build" / "bench"
 SYSTEMS = ("bare", "fua", "plp", "tagged", "lanes")
 SYMBOLS_US = (1000, 2000, 5000, 10000, 20000)
 BLOCKS = (1, 16, 64, 256)
@@ -47,12 +45,7 @@ SENDERS = [Sender(*each) for each in itertools.product(SYMBOLS_US, BLOCKS, (Fals
 
 def build(folder: Path = OUT / "covert") -> Path:
     """Compile the program, and return its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    program = folder / "covert"
-    sources = [str(path) for part in PARTS for path in sorted(ROOT.glob(part))]
-    subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O3", "-g",
-                    "-Wl,--wrap=vs_crc32c", "-o", str(program), *sources], check=True)
-    return program
+    return simulated.build(folder / "covert", ["bench/covert/*.c"])
 
 
 def run(program: Path, system: str, sender: Sender, seed: int) -> list[Symbol]:

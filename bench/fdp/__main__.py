@@ -13,10 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-OUT = ROOT / "build" / "bench"
-PARTS = ("bench/fdp/*.c", "bench/vflush/crc32c.c", "firmware/core/*.c", "firmware/nand/*.c",
-         "firmware/host/drive.c")
+from bench import simulated
+
+OUT = simulated.ROOT / "build" / "bench"
 SEEDS = (1, 2, 3)
 #: Placement handles that the tenants use.
 HANDLES = {"without": 1, "with": 4}
@@ -28,12 +27,7 @@ Counters = dict[str, int]
 
 def build(folder: Path = OUT / "fdp") -> Path:
     """Compile the program, and return its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    program = folder / "fdp"
-    sources = [str(path) for part in PARTS for path in sorted(ROOT.glob(part))]
-    subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O3", "-g",
-                    "-Wl,--wrap=vs_crc32c", "-o", str(program), *sources], check=True)
-    return program
+    return simulated.build(folder / "fdp", ["bench/fdp/*.c"])
 
 
 def measure(program: Path, handles: int, seed: int) -> Counters:

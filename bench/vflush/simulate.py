@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench import simulated
 from bench.vflush import settings
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = simulated.ROOT
 BUILD = ROOT / "build" / "bench" / "vflush"
-PARTS = ("bench/vflush/*.c", "firmware/core/*.c", "firmware/nand/*.c", "firmware/host/drive.c")
 
 Run = dict[str, Any]
 
@@ -34,13 +34,7 @@ def build(folder: Path = BUILD, tree: Path = ROOT, *flags: str) -> Path:
     :param tree: the repository, or a copy of it with changes
     :param flags: flags of the compiler, instead of optimisation
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    program = folder / "vflush"
-    sources = [str(path) for part in PARTS for path in sorted(tree.glob(part))]
-    subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
-                    *(flags or ("-O3", "-g")), "-Wl,--wrap=vs_crc32c", "-o", str(program),
-                    *sources], check=True)
-    return program
+    return simulated.build(folder / "vflush", ["bench/vflush/*.c"], tree, flags or ("-O3", "-g"))
 
 
 def random_loads(every: int) -> str:
