@@ -25,7 +25,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from vcache_guest.protocol import BLOCKS_MAX, ProtocolError, Range
+from vcache_guest.protocol import ProtocolError, Range, check_block_bytes, ranges_of
 from vcache_guest.shares import WEIGHTS
 
 #: Version that this release speaks.
@@ -165,8 +165,7 @@ def _register(_request: int, _ranges: tuple[Range, ...], weight: int, least: int
 
 def _welcome(_request: int, _ranges: tuple[Range, ...], block_bytes: int, most: int,
              raw: bytes) -> Welcome:
-    if block_bytes % 4096 or not block_bytes:
-        raise ProtocolError(f"blocks of {block_bytes} bytes, must be a multiple of 4096")
+    check_block_bytes(block_bytes)
     return Welcome(block_bytes, most, _text(raw, "path"))
 
 
@@ -240,16 +239,7 @@ def decode(data: bytes) -> Message:
     if len(data) != start + listed * _RANGE.size:
         raise ProtocolError(f"message of type {number} with {len(data)} bytes, must have "
                             f"{start + listed * _RANGE.size}")
-    return codec.make(request, _ranges(data[start:]), *codec.layout.unpack_from(data, _HEAD.size))
-
-
-def _ranges(data: bytes) -> tuple[Range, ...]:
-    found = tuple(Range._make(pair) for pair in _RANGE.iter_unpack(data))
-    for one in found:
-        if not one.blocks or one.first + one.blocks > BLOCKS_MAX:
-            raise ProtocolError(f"range of {one.blocks} blocks from {one.first} on, must have 1 or "
-                                f"more and end below {BLOCKS_MAX}")
-    return found
+    return codec.make(request, ranges_of(data[start:]), *codec.layout.unpack_from(data, _HEAD.size))
 
 
 def lists(make: Callable[[tuple[Range, ...]], Message],

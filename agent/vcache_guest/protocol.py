@@ -180,17 +180,34 @@ class Call:
 Message = Hello | Welcome | Inflate | Deflate | Give | Forced | Done | Call
 
 
-def _ranges(data: bytes, count: int) -> tuple[Range, ...]:
-    if count > RANGES_MAX:
-        raise ProtocolError(f"{count} ranges, must be at most {RANGES_MAX}")
-    if len(data) != count * _RANGE.size:
-        raise ProtocolError(f"{count} ranges in {len(data)} bytes, must be {count * _RANGE.size}")
+def ranges_of(data: bytes) -> tuple[Range, ...]:
+    """Return the ranges that fill some bytes, a multiple of eight.
+
+    :raises ProtocolError: if one is not allowed
+    """
     found = tuple(Range._make(pair) for pair in _RANGE.iter_unpack(data))
     for one in found:
         if not one.blocks or one.first + one.blocks > BLOCKS_MAX:
             raise ProtocolError(f"range of {one.blocks} blocks from {one.first} on, must have 1 or "
                                 f"more and end below {BLOCKS_MAX}")
     return found
+
+
+def check_block_bytes(size: int) -> None:
+    """Check the size of a block.
+
+    :raises ProtocolError: if it is not allowed
+    """
+    if size % 4096 or not size:
+        raise ProtocolError(f"blocks of {size} bytes, must be a multiple of 4096")
+
+
+def _ranges(data: bytes, count: int) -> tuple[Range, ...]:
+    if count > RANGES_MAX:
+        raise ProtocolError(f"{count} ranges, must be at most {RANGES_MAX}")
+    if len(data) != count * _RANGE.size:
+        raise ProtocolError(f"{count} ranges in {len(data)} bytes, must be {count * _RANGE.size}")
+    return ranges_of(data)
 
 
 def _unpack_list(kind: type[Give] | type[Forced], data: bytes) -> Give | Forced:
@@ -226,8 +243,7 @@ def _unpack_welcome(data: bytes) -> Welcome:
     serial = raw.rstrip(b"\0").decode("latin-1")
     if size > most:
         raise ProtocolError(f"size of {size} blocks, must be at most {most}")
-    if block_bytes % 4096 or not block_bytes:
-        raise ProtocolError(f"blocks of {block_bytes} bytes, must be a multiple of 4096")
+    check_block_bytes(block_bytes)
     _check_serial(serial)
     return Welcome(block_bytes, most, size, _flag(persist), serial)
 
