@@ -110,6 +110,8 @@ class WebCache:
         self.give: Callable[[Ranges], None] = lambda _: None
         # How many blocks are asked for, and how many MiB nginx was told.
         self._asked = self._limit = self._block_bytes = 0
+        # What may be in use for the next attempt to shrink, in bytes; None: there was none.
+        self._most: int | None = None
         # When to look again, how full it was at the last look, and for how many looks.
         self._next, self._used, self._stalls = 0.0, 0, 0
 
@@ -187,6 +189,13 @@ class WebCache:
         if self._stalls >= _STALLS:
             self._stalls = 0
             self._tell(max(int(self._limit * _LOWER), 1))
+
+    def _lower(self) -> None:
+        """Have nginx evict more, and wait until half of that has had an effect."""
+        used = self._volume.used()
+        limit = max(int(min(self._limit, used // MIB) * _LOWER), 1)
+        self._most = used - (used - limit * MIB) // 2
+        self._tell(limit)
 
     def close(self) -> None:
         """Stop using all blocks.

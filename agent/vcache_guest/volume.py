@@ -255,7 +255,9 @@ class Volume:
             Path(self.folder).mkdir(parents=True, exist_ok=True)
             self._run("mount", "-t", "btrfs", "-o", "noatime", node, self.folder)
         except (DmError, OSError, VolumeError):
-            self._dm.remove(device, deferred=True)
+            # The first error is the one to report.
+            with contextlib.suppress(DmError):
+                self._dm.remove(device, deferred=True)
             raise
         self.mounted = True
 
