@@ -43,7 +43,7 @@ static enum vs_status append(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 }
 
 /*
- * Each in turn; for a flush, the one that has least to do, so that it does not
+ * Each in turn; for a small flush, the one that has least to do, so that it does not
  * wait for what was written back or collected before.
  */
 static uint32_t next_bank(struct vs_ssd *s, uint32_t lane)

@@ -2,7 +2,7 @@
 """How much of a pool its elastic SSDs get beside the tags: pure functions.
 
 Elastic SSDs and tags divide the pool by their weights, within their bounds (SymFlex, section 2.2).
-Who does not fill what he has gets what he uses and a little more, so others can have the rest.
+One that does not fill its part gets what it uses and a little more, and the others get the rest.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from vcache_agent.policies import Demand, Range, parts_of
 
 #: A part that is filled to this fraction is too small: the demand is not known to be limited.
 _FULL = 0.9
-# What somebody gets who uses less, as a multiple of what he uses.
+# What a tenant that uses less gets, as a multiple of what it uses.
 _ROOM = 1.25
 # Largest and smallest change in one period, as a fraction of the disk. Blocks have to be given up
 # and filled again, so small changes are not worth it.
