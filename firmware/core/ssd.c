@@ -114,7 +114,7 @@ struct batch {
 
 /*
  * Collection waits until a flush is complete, if that has at most so many pages for each
- * bank. What a larger one puts off would have to be done in a hurry during the same flush.
+ * bank. What is put off follows all at once, in the way of the commands after the flush.
  */
 #define FEW_PAGES 4u
 
