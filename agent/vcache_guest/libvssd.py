@@ -31,10 +31,11 @@ class _Info(ctypes.Structure):
 _READY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(_Info))
 _RANGES = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(_Range), ctypes.c_size_t)
 _RECLAIM = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64)
+_FORCED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Range), ctypes.c_size_t)
 
 
 class _Ops(ctypes.Structure):
-    _fields_ = (("ready", _READY), ("grant", _RANGES), ("reclaim", _RECLAIM), ("forced", _RANGES))
+    _fields_ = (("ready", _READY), ("grant", _RANGES), ("reclaim", _RECLAIM), ("forced", _FORCED))
 
 
 class VssdError(OSError):
@@ -71,7 +72,11 @@ class Application(Protocol):
         """
 
     def forced(self, ranges: tuple[Range, ...]) -> None:
-        """These blocks were taken. Nothing may use them when this returns."""
+        """These blocks were taken. Nothing may use them when this returns.
+
+        If it raises an exception, nobody gets the blocks until :meth:`Vssd.give` gives them up,
+        or until :meth:`Vssd.close` or the end of the process.
+        """
 
 
 def _load(path: str) -> Any:
@@ -111,18 +116,21 @@ class Vssd:
             _RANGES(lambda _, ranges, n: self._call(application.grant, _tuple(ranges, n))),
             _RECLAIM(lambda _, blocks, ms: self._call(
                 application.reclaim, blocks, None if ms < 0 else ms / 1000)),
-            _RANGES(lambda _, ranges, n: self._call(application.forced, _tuple(ranges, n))))
+            _FORCED(lambda _, ranges, n: self._call(application.forced, _tuple(ranges, n))))
         self._handle = self._library.vssd_connect(
             None if path is None else os.fsencode(path), ctypes.byref(self._ops), None)
         if not self._handle:
             number = ctypes.get_errno()
             raise VssdError(number, f"{path or 'vcache-guest'}: {os.strerror(number)}")
 
-    def _call(self, function: Any, *arguments: object) -> None:
+    def _call(self, function: Any, *arguments: object) -> int:
+        """Call the application; return whether that failed."""
         try:
             function(*arguments)
         except BaseException as error:
             self._failed.append(error)
+            return 1
+        return 0
 
     def register(self, name: str, weight: int = 100, least: int = 0) -> None:
         """Take part in the division, or change weight and minimum in blocks."""
@@ -138,6 +146,7 @@ class Vssd:
         """Handle what vcache-guest has sent, without waiting; return how many messages.
 
         :raises VssdError: if the connection has ended, and no block is left
+        :raises BaseException: what a callback has raised first
         """
         if self._dispatching:
             raise VssdError(errno.EBUSY, "dispatch() inside a callback")

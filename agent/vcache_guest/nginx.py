@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 from vcache_guest.app_server import SOCKET
-from vcache_guest.blocks import Ranges
+from vcache_guest.blocks import Ranges, count
 from vcache_guest.dm import Dm, DmError
 from vcache_guest.libvssd import LIBRARY, Info, Vssd
 from vcache_guest.protocol import Range
@@ -147,13 +147,14 @@ class WebCache:
         self.step()
 
     def forced(self, ranges: tuple[Range, ...]) -> None:
-        """Begin with an empty cache on the blocks that are left."""
-        LOG.warning("%d blocks were taken; the cache is empty now", sum(r.blocks for r in ranges))
-        self._asked = max(self._asked - sum(one.blocks for one in ranges), 0)
-        try:
-            self._volume.lose(ranges)
-        except VolumeError as error:
-            LOG.error("%s", error)
+        """Begin with an empty cache on the blocks that are left.
+
+        :raises VolumeError: if the file system may still write to the lost blocks
+        """
+        lost = count(ranges)
+        LOG.warning("%d blocks were taken; the cache is empty now", lost)
+        self._asked = max(self._asked - lost, 0)
+        self._volume.lose(ranges)
         self._begin()
 
     def step(self) -> None:
@@ -237,6 +238,9 @@ def serve(vssd: Vssd, web: WebCache, stop: int) -> int:
             if ready:
                 vssd.dispatch()
             web.step()
+    except VolumeError as error:
+        LOG.error("%s", error)
+        return 1
     except OSError as error:
         LOG.error("vcache-guest: %s", error)
         return 1
@@ -280,8 +284,26 @@ def guarded(vssd: Vssd, web: WebCache, volume: Volume) -> int:
     for number in signal.SIGTERM, signal.SIGINT:
         signal.signal(number, lambda *_: os.kill(child, signal.SIGTERM))
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    volume.clean()
+    # Not before the file system is gone.
+    for number in signal.SIGTERM, signal.SIGINT:
+        signal.signal(number, signal.SIG_IGN)
+    _clean(volume)
     return status if status >= 0 else 1
+
+
+def _clean(volume: Volume) -> None:
+    """Remove what the child has left, however long that takes: others get the blocks then."""
+    said = ""
+    while True:
+        try:
+            volume.clean()
+        except VolumeError as error:
+            if str(error) != said:
+                said = str(error)
+                LOG.error("%s; trying again until nothing uses the blocks", said)
+            time.sleep(_LOOK)
+        else:
+            return
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:

@@ -175,13 +175,14 @@ class Volume:
 
         When this returns, nothing uses the lost blocks any more.
 
-        :raises VolumeError: if that is not possible
+        :raises VolumeError: if something may still use them; then nothing has changed
         """
         self.destroy()
-        left = without(normal(self.order), ranges)
-        self.order = []
-        if left:
-            self.grow(left)
+        self.order = list(without(normal(self.order), ranges))
+        try:
+            self.grow(())
+        except VolumeError as error:
+            LOG.error("%s", error)
 
     def used(self) -> int:
         """Return how many bytes the file system uses."""
@@ -191,37 +192,49 @@ class Volume:
     def destroy(self) -> None:
         """Remove the file system. When this returns, nothing can use its blocks any more.
 
-        :raises VolumeError: if that is not possible
+        :raises VolumeError: if that is not possible; it can be tried again
         """
         if not self.mounted:
             return
-        self.mounted = False
         try:
             self._fail(self._device(), self.size * self._block)
         except DmError as error:
             raise VolumeError(f"{self._device()}: {error}") from None
+        self.mounted = False
 
     def clean(self) -> None:
         """Remove what a process that was killed has left.
 
-        :raises VolumeError: if that is not possible
+        :raises VolumeError: if something may still write; it can be tried again
         """
+        failed = []
         try:
-            for name in self._dm.names():
-                if name.startswith(f"{self._name}-"):
-                    self._fail(name, 1)
+            left = [name for name in self._dm.names() if name.startswith(f"{self._name}-")]
         except DmError as error:
             raise VolumeError(f"{self._name}: {error}") from None
+        for name in left:
+            try:
+                self._fail(name, 1)
+            except DmError as error:
+                failed.append(f"{name}: {error}")
+        if failed:
+            raise VolumeError("; ".join(failed))
 
     def _fail(self, device: str, length: int) -> None:
-        """Make a device fail, unmount it, and remove it when nobody has it open any more."""
+        """Make a device fail, unmount it, and remove it when nobody has it open any more.
+
+        :raises DmError: if it may still write; what fails later is of no consequence
+        """
         # What is under way is completed, and not what the file system would like to write.
         self._dm.load_lines(device, [Line(0, length, "error", "")])
         self._dm.suspend(device, sync=False)
         self._dm.resume(device)
         with contextlib.suppress(VolumeError):
             self._run("umount", "--lazy", self.folder)
-        self._dm.remove(device, deferred=True)
+        try:
+            self._dm.remove(device, deferred=True)
+        except DmError as error:
+            LOG.warning("%s: %s", device, error)
 
     def _device(self) -> str:
         return f"{self._name}-{self._number}"

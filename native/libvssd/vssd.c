@@ -22,6 +22,7 @@
  * @most: size of the disk in blocks; 0: not known yet
  * @request: number of the newest request for blocks
  * @held: blocks of the application
+ * @owed: blocks that were taken, but that the application may still use
  * @message: the message that is handled
  * @error: the reason for the last error
  */
@@ -33,6 +34,7 @@ struct vssd {
 	uint32_t most;
 	uint32_t request;
 	struct vssd_set held;
+	struct vssd_set owed;
 	struct vssd_message message;
 	char error[VSSD_TEXT_MAX + 1];
 };
@@ -43,6 +45,13 @@ static int fail(struct vssd *v, int error, const char *text)
 	return error;
 }
 
+/* Tell the application about lost blocks. Return whether it may still use them. */
+static bool used(struct vssd *v, const struct vssd_set *lost)
+{
+	return lost->n && v->ops.forced &&
+	       v->ops.forced(v->context, lost->range, lost->n);
+}
+
 /* The connection has ended: tell the application that it has no block any more. */
 static int end(struct vssd *v, int error, const char *text)
 {
@@ -50,11 +59,13 @@ static int end(struct vssd *v, int error, const char *text)
 
 	memset(&v->held, 0, sizeof(v->held));
 	v->ended = true;
-	if (lost.n && v->ops.forced)
-		v->ops.forced(v->context, lost.range, lost.n);
+	/*
+	 * vcache-guest gives the blocks to others when it sees the end. So it must not
+	 * see that while the application may use some: vssd_close() is the end then.
+	 */
+	if (!used(v, &lost) && !v->owed.n)
+		shutdown(v->fd, SHUT_RDWR);
 	vssd_set_clear(&lost);
-	/* Now nothing uses them any more. */
-	shutdown(v->fd, SHUT_RDWR);
 	return fail(v, error, text);
 }
 
@@ -157,7 +168,8 @@ static int granted(struct vssd *v, const struct vssd_message *m)
 	for (i = 0; i < m->n && !error; i++) {
 		struct vssd_range r = m->ranges[i];
 
-		if (r.first + r.blocks > v->most || vssd_set_meets(&all, r))
+		if (r.first + r.blocks > v->most || vssd_set_meets(&all, r) ||
+		    vssd_set_meets(&v->owed, r))
 			error = -EPROTO;
 		if (!error)
 			error = vssd_set_add(&all, r);
@@ -190,6 +202,19 @@ static int reclaimed(struct vssd *v, const struct vssd_message *m)
 	return 0;
 }
 
+/*
+ * Note blocks that the application may still use. Without memory for that, it cannot
+ * give them up later; they then belong to nobody until the end of the connection.
+ */
+static void owe(struct vssd *v, const struct vssd_set *lost)
+{
+	size_t i;
+
+	for (i = 0; i < lost->n; i++)
+		if (vssd_set_add(&v->owed, lost->range[i]))
+			fail(v, -ENOMEM, "no memory");
+}
+
 static int forced(struct vssd *v, const struct vssd_message *m)
 {
 	struct vssd_set lost = { 0 }, left = { 0 };
@@ -209,10 +234,11 @@ static int forced(struct vssd *v, const struct vssd_message *m)
 	}
 	vssd_set_clear(&v->held);
 	v->held = left;
-	if (lost.n && v->ops.forced)
-		v->ops.forced(v->context, lost.range, lost.n);
+	if (used(v, &lost))
+		owe(v, &lost);
+	else
+		send_ranges(v, m->ranges, m->n, 0);
 	vssd_set_clear(&lost);
-	send_ranges(v, m->ranges, m->n, 0);
 	return 0;
 }
 
@@ -257,29 +283,50 @@ int vssd_dispatch(struct vssd *v)
 	return error ? error : done;
 }
 
+/* Remove ranges from the blocks that the application has and from those it owes. */
+static int remove_ranges(struct vssd_set *held, struct vssd_set *owed,
+			 const struct vssd_range *ranges, size_t n)
+{
+	int error = 0;
+	size_t i;
+
+	for (i = 0; i < n && !error; i++) {
+		struct vssd_range r = ranges[i];
+
+		if (!r.blocks || r.blocks > UINT32_MAX - r.first)
+			return -EINVAL;
+		if (vssd_set_has(held, r))
+			error = vssd_set_remove(held, r);
+		else if (vssd_set_has(owed, r))
+			error = vssd_set_remove(owed, r);
+		else
+			error = -EINVAL;
+	}
+	return error;
+}
+
 int vssd_give(struct vssd *v, const struct vssd_range *ranges, size_t n)
 {
-	struct vssd_set left = { 0 };
+	struct vssd_set held = { 0 }, owed = { 0 };
 	int error;
-	size_t i;
 
 	if (v->ended)
 		return -ENOTCONN;
-	error = vssd_set_copy(&v->held, &left);
-	for (i = 0; i < n && !error; i++) {
-		if (!ranges[i].blocks ||
-		    ranges[i].blocks > UINT32_MAX - ranges[i].first ||
-		    !vssd_set_has(&left, ranges[i]))
-			error = fail(v, -EINVAL, "a block is not held, or was named twice");
-		else
-			error = vssd_set_remove(&left, ranges[i]);
-	}
+	error = vssd_set_copy(&v->held, &held);
+	if (!error)
+		error = vssd_set_copy(&v->owed, &owed);
+	if (!error)
+		error = remove_ranges(&held, &owed, ranges, n);
 	if (error) {
-		vssd_set_clear(&left);
-		return error;
+		vssd_set_clear(&held);
+		vssd_set_clear(&owed);
+		return fail(v, error, error == -ENOMEM ? "no memory" :
+			    "a block is not held, or was named twice");
 	}
 	vssd_set_clear(&v->held);
-	v->held = left;
+	vssd_set_clear(&v->owed);
+	v->held = held;
+	v->owed = owed;
 	return send_ranges(v, ranges, n, v->request);
 }
 
@@ -303,5 +350,6 @@ void vssd_close(struct vssd *v)
 		return;
 	close(v->fd);
 	vssd_set_clear(&v->held);
+	vssd_set_clear(&v->owed);
 	free(v);
 }

@@ -71,10 +71,12 @@ struct vssd_info {
  *	callback or later. The blocks are taken by force after the deadline, in
  *	milliseconds from now; -1: they are not. A newer call replaces an older
  *	one, also its number of blocks; 0 blocks: nothing is asked for any more.
- * @forced: These blocks were taken, and their content is lost. When the callback
- *	returns, the application must not use them any more, and no request for them
- *	may be under way. The library then confirms that. At the end of the
- *	connection it is called for all blocks.
+ * @forced: These blocks were taken, and their content is lost. Return 0 if the
+ *	application does not use them any more and no request for them is under way;
+ *	the library then confirms that. Otherwise return another value: nobody gets the
+ *	blocks until the application gives them up by vssd_give(). At the end of the
+ *	connection it is called for all blocks. If it then returns another value,
+ *	nobody gets them until vssd_close() or the end of the process.
  *
  * Ranges are ascending. They are valid only during the call.
  */
@@ -82,7 +84,7 @@ struct vssd_ops {
 	void (*ready)(void *context, const struct vssd_info *info);
 	void (*grant)(void *context, const struct vssd_range *ranges, size_t n);
 	void (*reclaim)(void *context, uint32_t blocks, int64_t deadline_ms);
-	void (*forced)(void *context, const struct vssd_range *ranges, size_t n);
+	int (*forced)(void *context, const struct vssd_range *ranges, size_t n);
 };
 
 /**
@@ -134,7 +136,8 @@ int vssd_dispatch(struct vssd *v);
 /**
  * vssd_give - give up blocks
  * @v: a connection
- * @ranges: blocks that the application has, in any order, each once
+ * @ranges: blocks that the application has, or that were taken while it used them
+ *	(see @forced), in any order, each once; not both kinds in one range
  * @n: number of ranges
  *
  * The application must not use the blocks any more, and no request for them may be

@@ -3,7 +3,7 @@
  * Arbitrary messages of a daemon: the library must stay within its memory, and the
  * callbacks must never name a block twice or one that is not on the disk. An input is
  * messages, each with its length in front; a message with the length 0 lets the application
- * give up a block.
+ * give up a block. The application may still use taken blocks if the first one has an odd number.
  */
 #include <assert.h>
 #include <unistd.h>
@@ -32,7 +32,8 @@ static void change(const struct vssd_range *r, size_t n, int to)
 		assert(r[i].blocks && r[i].first + r[i].blocks <= most);
 		assert(!i || r[i].first > r[i - 1].first + r[i - 1].blocks);
 		for (b = r[i].first; b < r[i].first + r[i].blocks && b < MOST; b++) {
-			assert(mine[b] != to);
+			/* 0: free, 1: held, 2: taken, but still in use */
+			assert(mine[b] == (to != 1));
 			mine[b] = to;
 		}
 	}
@@ -51,20 +52,29 @@ static void reclaim(void *context, uint32_t blocks, int64_t deadline_ms)
 	assert(blocks <= v->held.blocks && deadline_ms >= -1);
 }
 
-static void taken(void *context, const struct vssd_range *r, size_t n)
+static int taken(void *context, const struct vssd_range *r, size_t n)
 {
 	(void)context;
-	change(r, n, 0);
+	/* They are not its own any more, and must not be granted. */
+	change(r, n, r[0].first & 1 ? 2 : 0);
+	return r[0].first & 1;
 }
 
 static void give(struct vssd *v)
 {
 	struct vssd_range r;
 
-	if (!vssd_held(v, &r, 1))
+	if (v->ended)
 		return;
-	r.blocks = 1;
-	if (!v->ended) {
+	if (v->owed.n) {
+		r = v->owed.range[0];
+		r.blocks = 1;
+		vssd_give(v, &r, 1);
+		assert(r.first >= MOST || mine[r.first] == 2);
+		if (r.first < MOST)
+			mine[r.first] = 0;
+	} else if (vssd_held(v, &r, 1)) {
+		r.blocks = 1;
 		vssd_give(v, &r, 1);
 		change(&r, 1, 0);
 	}

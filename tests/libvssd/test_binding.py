@@ -22,6 +22,7 @@ class App:
     def __init__(self, guest: Guest) -> None:
         self.guest, self.calls, self.obeys = guest, list[tuple[object, ...]](), True
         self.hook: Callable[[], None] = lambda: None
+        self.lose: Callable[[], None] = lambda: None
         self.vssd = Vssd(self, str(guest.path), str(build.library()))
 
     def ready(self, info: Info) -> None:
@@ -39,6 +40,7 @@ class App:
 
     def forced(self, ranges: tuple[Range, ...]) -> None:
         self.calls.append(("forced", ranges))
+        self.lose()
 
     def turn(self) -> list[tuple[object, ...]]:
         """Let both sides handle what they have heard; return the new callbacks."""
@@ -108,6 +110,26 @@ def test_what_is_forced_is_confirmed(guest: Guest, app: App) -> None:
     assert guest.shared.sharing.apps[1].owed == ()
 
 
+def test_what_is_still_in_use_is_given_to_nobody(guest: Guest, app: App) -> None:
+    sharing = guest.shared.sharing
+
+    def fail() -> None:
+        raise RuntimeError("cannot stop")
+
+    app.obeys, app.lose = False, fail
+    guest.hears(Deflate(1, 20, 0))
+    with pytest.raises(RuntimeError, match="cannot stop"):
+        app.turn()
+    assert app.vssd.held == (Range(80, 10),)
+    guest.turn()
+    assert sharing.apps[1].owed == (Range(90, 10),)
+    guest.hears(Inflate(2, 100))
+    assert Range(90, 10) not in sharing.unused()
+    app.vssd.give([Range(90, 10)])
+    guest.turn()
+    assert sharing.apps[1].owed == ()
+
+
 def test_at_the_end_no_block_is_left(guest: Guest, app: App) -> None:
     guest.server.close()
     with pytest.raises(VssdError, match="the connection has ended") as caught:
@@ -115,6 +137,24 @@ def test_at_the_end_no_block_is_left(guest: Guest, app: App) -> None:
     assert caught.value.errno == errno.ENOTCONN
     assert app.calls[-1] == ("forced", (Range(80, 20),))
     assert app.vssd.held == ()
+
+
+def test_the_end_is_not_confirmed_while_blocks_are_in_use(guest: Guest, app: App) -> None:
+    sharing = guest.shared.sharing
+
+    def fail() -> None:
+        raise RuntimeError("cannot stop")
+
+    app.lose = fail
+    # A message that is not allowed: the disk was announced before.
+    guest.shared.greet([1])
+    with pytest.raises(RuntimeError, match="cannot stop"):
+        app.vssd.dispatch()
+    guest.turn()
+    assert sharing.apps[1].held == (Range(80, 20),)
+    app.vssd.close()
+    guest.turn()
+    assert not sharing.apps
 
 
 def test_a_refusal_has_its_reason(guest: Guest, app: App) -> None:

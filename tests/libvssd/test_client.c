@@ -2,6 +2,7 @@
 /* The library against a daemon that this program plays, also a wrong one. */
 #include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -53,10 +54,14 @@ static void reclaim(void *context, uint32_t blocks, int64_t deadline_ms)
 		CHECK(!vssd_give(v, &gives, 1));
 }
 
-static void forced(void *context, const struct vssd_range *r, size_t n)
+/* What the callback returns. */
+static int busy;
+
+static int forced(void *context, const struct vssd_range *r, size_t n)
 {
 	CHECK(context == &gives);
 	note("forced", r, n);
+	return busy;
 }
 
 static const struct vssd_ops ops = { ready, grant, reclaim, forced };
@@ -166,6 +171,63 @@ static void life(void)
 	HEARD("forced 10+5 99+1;");
 	CHECK(!vssd_held(v, NULL, 0) && vssd_register(v, "a", 1, 0) == -ENOTCONN);
 	vssd_close(v);
+}
+
+/* The socket of the daemon has neither a message nor an end. */
+static bool silent(void)
+{
+	char byte;
+
+	return recv(daemon_fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+/* Blocks that the application may still use are not confirmed before it gives them up. */
+static void forced_in_use(void)
+{
+	static const struct vssd_range taken[] = { { 10, 2 } }, both[] = { { 10, 5 } };
+
+	begin();
+	welcome();
+	busy = 1;
+	SAYS("\1\6\0\1\0\0\0\0\0\0\0\x0a\0\0\0\x02");
+	CHECK(vssd_dispatch(v) == 1);
+	HEARD("forced 10+2;");
+	CHECK(silent());
+	CHECK(vssd_held(v, NULL, 0) == 2);
+	CHECK(vssd_give(v, both, 1) == -EINVAL);
+	busy = 0;
+	CHECK(!vssd_give(v, taken, 1));
+	EXPECT("\1\5\0\1\0\0\0\0\0\0\0\x0a\0\0\0\x02");
+	CHECK(vssd_give(v, taken, 1) == -EINVAL);
+	/* What was given up can be granted again, what is in use cannot. */
+	SAYS("\1\3\0\1\0\0\0\0\0\0\0\x0a\0\0\0\x02");
+	CHECK(vssd_dispatch(v) == 1);
+	HEARD("grant 10+2;");
+	busy = 1;
+	SAYS("\1\6\0\1\0\0\0\0\0\0\0\x0a\0\0\0\x01");
+	CHECK(vssd_dispatch(v) == 1);
+	HEARD("forced 10+1;");
+	busy = 0;
+	SAYS("\1\3\0\1\0\0\0\0\0\0\0\x0a\0\0\0\x01");
+	CHECK(vssd_dispatch(v) == -EPROTO);
+	HEARD("forced 11+4 90+10;");
+	/* The daemon must not see an end, since the application may use block 10. */
+	CHECK(silent());
+	finish();
+}
+
+/* The daemon sees no end of the connection before the application has stopped using its blocks. */
+static void end_in_use(void)
+{
+	begin();
+	welcome();
+	busy = 1;
+	SAYS("\1\0\0\0\0\0\0\0");
+	CHECK(vssd_dispatch(v) == -EPROTO);
+	HEARD("forced 10+5 90+10;");
+	CHECK(silent());
+	busy = 0;
+	finish();
 }
 
 static void long_list(void)
@@ -290,6 +352,8 @@ int main(void)
 	CHECK(!listen(listener, 4));
 	registration();
 	life();
+	forced_in_use();
+	end_in_use();
 	long_list();
 	refusals();
 	order();

@@ -168,6 +168,56 @@ def test_a_file_system_that_loses_blocks_begins_again(mapper: Mapper, tmp_path: 
     assert mapper.reachable() == ()
 
 
+def test_blocks_that_may_still_be_written_are_kept(mapper: Mapper, tmp_path: Path) -> None:
+    volume, server = volume_on(mapper, tmp_path), Server()
+    cache = WebCache(volume, server)
+    cache.grant((Range(600, 400),))
+    mapper.refuse = "no memory"
+    with pytest.raises(VolumeError, match="web-0: .*no memory"):
+        cache.forced((Range(900, 100),))
+    assert volume.mounted
+    with pytest.raises(VolumeError, match="web-0: .*no memory"):
+        cache.close()
+    mapper.refuse = ""
+    cache.close()
+    assert mapper.reachable() == ()
+
+
+def test_the_rest_is_kept_without_a_file_system_if_there_cannot_be_one(
+        mapper: Mapper, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    volume = volume_on(mapper, tmp_path)
+    volume.grow((Range(600, 400),))
+
+    def refuse(name: str) -> None:
+        raise DmError(errno.ENOMEM, name)
+
+    monkeypatch.setattr(mapper, "create", refuse)
+    # Nothing uses the lost blocks, so this is not an error.
+    volume.lose((Range(900, 100),))
+    assert "cannot use 300 blocks" in caplog.text
+    assert volume.size == 300
+    assert not volume.mounted
+    assert mapper.reachable() == ()
+
+
+def test_what_cannot_be_removed_does_not_keep_the_rest(mapper: Mapper, tmp_path: Path,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    volume, load = volume_on(mapper, tmp_path), mapper.load_lines
+    for number in range(3):
+        mapper.tables[f"web-{number}"] = [Line(0, BLOCK, "linear", f"/dev/vdb {number * BLOCK}")]
+
+    def refuse(name: str, lines: Sequence[Line]) -> None:
+        if name != "web-2":
+            raise DmError(errno.ENOMEM, "busy")
+        load(name, lines)
+
+    monkeypatch.setattr(mapper, "load_lines", refuse)
+    with pytest.raises(VolumeError, match="web-0: .*busy; web-1: .*busy"):
+        volume.clean()
+    assert mapper.reachable() == (Range(0, 2),)
+
+
 def test_an_error_of_device_mapper_is_reported(mapper: Mapper, tmp_path: Path) -> None:
     volume = volume_on(mapper, tmp_path)
     volume.grow((Range(600, 400),))
@@ -324,6 +374,29 @@ def test_a_process_that_is_killed_leaves_no_file_system(
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+    assert mapper.reachable() == ()
+
+
+def test_it_does_not_end_before_nothing_can_write(
+        mapper: Mapper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture) -> None:
+    """vcache-guest gives the blocks to others when the processes have ended."""
+    volume = volume_on(mapper, tmp_path)
+    volume.grow((Range(600, 400),))
+    looks = []
+
+    def wait(seconds: float) -> None:
+        looks.append(seconds)
+        assert mapper.reachable() == (Range(600, 400),)
+        if len(looks) == 3:
+            mapper.refuse = ""
+
+    mapper.refuse = "no memory"
+    monkeypatch.setattr(time, "sleep", wait)
+    nginx._clean(volume)
+    assert looks == [1.0] * 3
+    assert len(caplog.records) == 1
+    assert "no memory; trying again" in caplog.text
     assert mapper.reachable() == ()
 
 
