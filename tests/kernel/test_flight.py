@@ -11,6 +11,8 @@ MIB = 2048
 SIZE = 32
 # A window of 512 KiB is five requests of this disk.
 WINDOW = 5
+# Requests in flight to an origin about which nothing is known: VC_QUEUE_FIRST.
+FIRST = 16
 
 
 def in_flight(path: str) -> int:
@@ -48,3 +50,17 @@ def test_windows_fill_a_long_round_trip() -> None:
         with Disk(origin) as below:
             for at in range(SIZE):
                 assert below.read(at * MIB, MIB) == pattern(turns * SIZE + at, MIB), at
+
+
+def test_few_requests_are_sent_at_a_time_before_the_origin_is_known() -> None:
+    """A read of a disk that serves one at a time would wait for all that are in its queue."""
+    with stack.null_blk(SIZE, completion_us=200000) as origin, stack.null_blk(8 * SIZE) as ssd, \
+            stack.pool(ssd) as pool, stack.cached(origin, pool) as device, \
+            Disk(device.path) as disk:
+        for at in range(64):
+            disk.write(at * 64, pattern(at, 8))
+        disk.flush()
+        assert 2 <= most_in_flight(origin, device) <= FIRST
+        with Disk(origin) as below:
+            for at in range(64):
+                assert below.read(at * 64, 8) == pattern(at, 8), at

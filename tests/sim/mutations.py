@@ -28,8 +28,10 @@ class Mutation:
 #: Narrow windows of destage, and several of them in flight from the start. Otherwise, one window
 #: takes all blocks of a history.
 NARROW = (
-    Edit("flow.c", ".depth = 1, .fast", ".depth = 4, .fast"),
-    Edit("flow.c", "	vc_flow_settle(f, now, 1);", "	vc_flow_settle(f, now, 4);"),
+    Edit("flow.c", "	vcache_depth_init(&f->depth, 1,", "	vcache_depth_init(&f->depth, 4,"),
+    Edit("flow.c", "	vcache_depth_settle(&f->depth, 1);",
+         "	vcache_depth_settle(&f->depth, 4);"),
+    Edit("queue.h", "#define VC_QUEUE_FIRST		16U", "#define VC_QUEUE_FIRST		1U"),
     Edit("flight.c", "	v->width = VC_WINDOW;", "	v->width = 2;"),
     Edit("flight.c", "#define VC_WINDOW_MIN		32U", "#define VC_WINDOW_MIN		2U"),
     Edit("flight.c", "min(v->width * 2, VC_WINDOW)", "2"),

@@ -15,6 +15,9 @@
  * If another part of its last block is in the next window, that part finds its range held. It is
  * left for a later round.
  *
+ * Requests of all windows in flight share a queue, see ../../core/queue.h: one is sent when there
+ * is room for it. So reads of the origin do not wait behind many of them.
+ *
  * One worker does all that for a volume. It waits for windows in their order. Requests complete
  * in any order.
  *
@@ -56,6 +59,10 @@ void vcache_flight_init(struct vcache_volume *v)
 	v->width = VC_WINDOW;
 	v->rest_until = jiffies;
 	vcache_flow_init(&v->flow);
+	vcache_queue_init(&v->queue);
+	atomic_set(&v->writes, 0);
+	init_waitqueue_head(&v->room);
+	v->writing = 0;
 }
 
 /* Pause after a window that took @took jiffies, until something is urgent. */
@@ -179,7 +186,7 @@ static struct vcache_window *vc_flight_window(struct vcache_round *r, struct vca
 /* Begin another window, if there may be one more. Return: whether that was so. */
 static bool vc_flight_begin(struct vcache_round *r, struct vcache_volume *v)
 {
-	u32 depth = vc_flight_flows(v) ? v->flow.depth : 1;
+	u32 depth = vc_flight_flows(v) ? v->flow.depth.value : 1;
 	struct vcache_window *w;
 
 	if (r->flying >= depth || !list_empty(&r->failed))

@@ -47,6 +47,28 @@ static void vc_window_charge(const struct vcache_log *log, struct bio *bio)
 	rcu_read_unlock();
 }
 
+/* A request is complete. The worker waits for its window, so the volume stays until then. */
+static void vc_window_written(struct bio *bio)
+{
+	struct vcache_volume *v = ((struct vcache_window *)bio->bi_private)->vol;
+
+	atomic_dec(&v->writes);
+	wake_up(&v->room);
+	vcache_window_end_io(bio);
+}
+
+/* Send a request to the origin when the queue has room for it. */
+static void vc_window_submit(struct vcache_volume *v, struct bio *bio)
+{
+	u32 depth = v->queue.depth.value;
+
+	if (atomic_read(&v->writes) >= depth)
+		wait_event(v->room, atomic_read(&v->writes) < depth);
+	atomic_inc(&v->writes);
+	submit_bio_noacct(bio);
+	vcache_queue_sent(&v->queue, ktime_get_ns());
+}
+
 /*
  * Send a window to the origin, to be written durably; consecutive blocks in one request. @log has
  * its first block: if a volume has a payer, it has one log with data.
@@ -60,6 +82,9 @@ static void vc_window_send_write(struct vcache_window *w, struct vcache_volume *
 	u32 i;
 
 	vcache_window_begin(w);
+	w->vol = v;
+	if (!v->writing++)
+		vcache_queue_begin(&v->queue, w->began);
 	blk_start_plug(&plug);
 	for (i = 0; i < w->nr; i++) {
 		struct vcache_round_cell *c = &w->cell[i];
@@ -73,12 +98,13 @@ static void vc_window_send_write(struct vcache_window *w, struct vcache_volume *
 
 			e = find_next_zero_bit(&mask, VC_BLOCK_SECTORS, s);
 			if (bio && bio_end_sector(bio) != at) {
-				submit_bio_noacct(bio);
+				vc_window_submit(v, bio);
 				bio = NULL;
 			}
 			if (!bio) {
 				bio = vcache_window_bio(w, v->pool, v->origin, opf,
 							w->nr - i, at);
+				bio->bi_end_io = vc_window_written;
 				vc_window_charge(log, bio);
 			}
 			__bio_add_page(bio, w->page[i],
@@ -88,7 +114,7 @@ static void vc_window_send_write(struct vcache_window *w, struct vcache_volume *
 		}
 	}
 	if (bio)
-		submit_bio_noacct(bio);
+		vc_window_submit(v, bio);
 	blk_finish_plug(&plug);
 	vcache_window_sent(w);
 }
@@ -311,6 +337,8 @@ int vcache_window_finish(struct vcache_round *r, struct vcache_window *w,
 {
 	int error = vcache_window_wait(w);
 
+	if (!--v->writing)
+		vcache_queue_end(&v->queue, w->ended);
 	if (!error && vcache_isolation_of(v->origin) == VCACHE_ISOLATION_DEGRADED)
 		error = blkdev_issue_flush(v->origin);
 	if (!error)

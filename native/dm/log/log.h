@@ -51,6 +51,7 @@
 
 #include "../../core/crc32c.h"
 #include "../../core/flow.h"
+#include "../../core/queue.h"
 #include "../../core/ghost.h"
 #include "../../core/recover.h"
 #include "../base/range.h"
@@ -132,6 +133,10 @@ struct vcache_lane {
  * @most: most cells that the origin takes in one round of acceptable length
  * @width: most blocks that it takes in one window
  * @flow: how many windows it takes at a time; of destage
+ * @queue: how many requests of these; of destage
+ * @writes: requests of destage to the origin in flight
+ * @room: woken when one of them is complete
+ * @writing: windows with such requests; of destage
  * @limits: of destage, set by an operator
  * @limit_next: when the next window may begin because of them, ns; of destage
  * @paused_until: destage is paused until then, ns
@@ -184,6 +189,10 @@ struct vcache_volume {
 	u32 most;
 	u32 width;
 	struct vcache_flow flow;
+	struct vcache_queue queue;
+	atomic_t writes;
+	wait_queue_head_t room;
+	u32 writing;
 	struct vcache_limits limits;
 	u64 limit_next;
 	u64 paused_until;

@@ -171,7 +171,11 @@ static void vc_window_put(struct vcache_window *w)
 	complete(&w->done);
 }
 
-static void vc_window_end_io(struct bio *bio)
+/**
+ * vcache_window_end_io - a request of a window is complete
+ * @bio: the request
+ */
+void vcache_window_end_io(struct bio *bio)
 {
 	struct vcache_window *w = bio->bi_private;
 
@@ -183,14 +187,14 @@ static void vc_window_end_io(struct bio *bio)
 	vc_window_put(w);
 }
 
-/* As vc_window_end_io(), for the cache device; see vcache_window_mark(). */
+/* As vcache_window_end_io(), for the cache device; see vcache_window_mark(). */
 static void vc_window_end_cache(struct bio *bio)
 {
 	struct vcache_window *w = bio->bi_private;
 
 	vcache_lane_end(w->pool, page_private(bio->bi_io_vec[0].bv_page), op_is_write(bio_op(bio)),
 			ktime_get_ns() - w->began);
-	vc_window_end_io(bio);
+	vcache_window_end_io(bio);
 }
 
 /**
@@ -260,7 +264,7 @@ struct bio *vcache_window_bio(struct vcache_window *w, struct vcache_pool *p,
 
 	bio->bi_iter.bi_sector = sector;
 	bio->bi_private = w;
-	bio->bi_end_io = vc_window_end_io;
+	bio->bi_end_io = vcache_window_end_io;
 	if (bdev == p->bdev) {
 		bio->bi_end_io = vc_window_end_cache;
 		vcache_lane_begin(p, vcache_cell_chunk(p, sector / VC_BLOCK_SECTORS)->lane);

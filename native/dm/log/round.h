@@ -38,6 +38,7 @@ struct vcache_round_cell {
  * struct vcache_window - blocks that are copied together, and the memory for it
  * @node: of destage: a list of the round, see flight.c
  * @pool: the pool, if it has requests to the cache device
+ * @vol: of destage: the volume
  * @page: their data
  * @cell: the blocks
  * @nr: how many
@@ -56,6 +57,7 @@ struct vcache_round_cell {
 struct vcache_window {
 	struct list_head node;
 	struct vcache_pool *pool;
+	struct vcache_volume *vol;
 	struct page *page[VC_WINDOW];
 	struct vcache_round_cell cell[VC_WINDOW];
 	u32 nr;
@@ -141,6 +143,7 @@ struct vcache_window *vcache_window_make(gfp_t gfp);
 void vcache_window_begin(struct vcache_window *w);
 void vcache_window_sent(struct vcache_window *w);
 int vcache_window_wait(struct vcache_window *w);
+void vcache_window_end_io(struct bio *bio);
 void vcache_window_mark(struct vcache_window *w, struct vcache_pool *p, u32 i, u32 cell);
 struct bio *vcache_window_bio(struct vcache_window *w, struct vcache_pool *p,
 			      struct block_device *bdev, blk_opf_t opf,
