@@ -210,8 +210,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ), ("directed", "read-while-replaced")),
     # Several windows in flight.
     Mutation("window-is-clean-before-it-is-written", (
-        Edit("window.c", "	int error = vcache_window_wait(w);\n\n	if (!error && vcache_iso",
-             "	int error = 0;\n\n	if (!error && vcache_iso"),
+        Edit("window.c", "	int error = vcache_window_wait(w);\n\n	if (!--v->writing)",
+             "	int error = 0;\n\n	if (!--v->writing)"),
     ), ("directed", "drain-and-write"), narrow=True),
     Mutation("failed-window-is-clean", (
         Edit("window.c", "	if (!error)\n		vc_window_clean(r, w, v);",
