@@ -18,7 +18,7 @@ from bench import simulated
 from bench.covert.channel import TRAINING, Decoded, Symbol, capacity, decode, least
 
 OUT = simulated.ROOT / "build" / "bench"
-SYSTEMS = ("bare", "fua", "plp", "tagged", "lanes")
+SYSTEMS = ("bare", "fua", "plp", "tagged", "weighted", "lanes")
 SYMBOLS_US = (1000, 2000, 5000, 10000, 20000)
 BLOCKS = (1, 16, 64, 256)
 SEEDS = (1, 2, 3)
@@ -90,9 +90,11 @@ def main() -> None:
         print(f"{system:8} {found['bits_per_s']:8.1f} {found['error_rate']:8.2%}  "
               f"{found['symbol_us'] / 1000:g} ms, {found['blocks']} blocks"
               f"{', fsync' if found['sync'] else ''}")
-    reached = best["tagged"]["bits_per_s"] < AIM
+    reached = {system: "reached" if best[system]["bits_per_s"] < AIM else "missed"
+               for system in ("tagged", "weighted")}
     print(f"build/bench/covert.json written; aim: below {AIM:g} bit/s with tags: "
-          f"{'reached' if reached else 'missed'}", file=sys.stderr)
+          f"{reached['tagged']}; with tags that have weights: {reached['weighted']}",
+          file=sys.stderr)
 
 
 if __name__ == "__main__":

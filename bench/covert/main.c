@@ -25,10 +25,10 @@
 /* Time between two requests of a VM, ns. */
 #define THINK 20000u
 
-enum system { BARE, FUA, PLP, TAGGED, LANES, SYSTEMS };
+enum system { BARE, FUA, PLP, TAGGED, WEIGHTED, LANES, SYSTEMS };
 
 static const char *const names[SYSTEMS] = {
-	"bare", "fua", "plp", "tagged", "lanes",
+	"bare", "fua", "plp", "tagged", "weighted", "lanes",
 };
 
 struct vm {
@@ -74,8 +74,7 @@ static vs_time write_blocks(struct run *r, uint32_t tag, uint32_t count,
 	static const uint8_t data[MOST_BLOCKS * VS_BLOCK];
 	struct vm *vm = &r->vm[tag];
 	bool fua = r->system == FUA && sync;
-	uint32_t host = r->system == TAGGED || r->system == LANES ? tag :
-								    VS_TAG_HOST;
+	uint32_t host = r->system >= TAGGED ? tag : VS_TAG_HOST;
 
 	if (vm->next + count > vm->blocks)
 		vm->next = 0;
@@ -91,6 +90,7 @@ static vs_time sync_blocks(struct run *r, uint32_t tag, vs_time now)
 	case BARE:
 		return check(vs_flush(r->ssd, now, 0, vs_blocks(r->ssd)));
 	case TAGGED:
+	case WEIGHTED:
 	case LANES:
 		return check(vs_flush_tag(r->ssd, now, tag));
 	default:
@@ -107,6 +107,16 @@ static vs_time request(struct run *r, uint32_t tag, uint32_t count, bool sync)
 
 	/* The fsync is issued at once: commands come in the order of time. */
 	return synced > done ? synced : done;
+}
+
+static void isolate(struct run *r, uint32_t tag)
+{
+	if (r->system == LANES &&
+	    vs_set_lane(r->ssd, tag, tag - SENDER, true) != VS_OK)
+		fail("a lane cannot be set");
+	if (r->system == WEIGHTED &&
+	    vs_set_weight(r->ssd, tag, VS_WEIGHT_DEFAULT) != VS_OK)
+		fail("a weight cannot be set");
 }
 
 /* Return: when the drive is idle. */
@@ -137,9 +147,7 @@ static vs_time open_ssd(struct run *r)
 			.first = vs_blocks(r->ssd) / 4 * tag,
 			.at = idle,
 		};
-		if (r->system == LANES &&
-		    vs_set_lane(r->ssd, tag, tag - SENDER, true) != VS_OK)
-			fail("a lane cannot be set");
+		isolate(r, tag);
 	}
 	return idle;
 }
@@ -203,7 +211,7 @@ static enum system find_system(const char *name)
 		if (!strcmp(name, names[i]))
 			return (enum system)i;
 	}
-	fail("SYSTEM must be bare, fua, plp, tagged or lanes");
+	fail("SYSTEM must be bare, fua, plp, tagged, weighted or lanes");
 	return BARE;
 }
 

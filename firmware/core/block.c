@@ -176,7 +176,7 @@ enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 		       bool worn, vs_time now, struct vs_frontier *f)
 {
 	enum vs_status status;
-	vs_time done;
+	vs_time at, done;
 
 	status = mark_retired(s, now);
 	while (status == VS_OK) {
@@ -187,12 +187,14 @@ enum vs_status vs_open(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 			return VS_EREADONLY;
 		s->lane[lane].free--;
 		s->bank[i / s->c.geometry.blocks].free--;
-		status = s->ops->erase(s->ctx, vs_later(now, b->not_before),
+		at = vs_later(now, b->not_before);
+		status = s->ops->erase(s->ctx, at,
 				       vs_place(s, vs_page_address(s, i, 0)),
 				       &done);
 		s->stats.erases++;
 		b->erases++;
 		if (status == VS_OK) {
+			vs_share_charge(s, i / s->c.geometry.blocks, at, done);
 			b->state = VS_BLOCK_OPEN;
 			b->retire = false;
 			b->root = false;

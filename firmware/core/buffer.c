@@ -3,6 +3,9 @@
  * Tag-based write buffer (vFLUSH, section III-C): one LRU list over all blocks
  * and one list for each tag.
  *
+ * Entries whose content is on its way to the NAND are in a list of the tag that waits for
+ * them. How many a tag may have is in share.c.
+ *
  * A block overwritten under another tag becomes hTag's, which every flush
  * covers, and so both tags' flushes do.
  */
@@ -116,6 +119,60 @@ static void tag_remove(struct vs_ssd *s, uint32_t e)
 	l->stats.buffered--;
 }
 
+static void free_add(struct vs_ssd *s, uint32_t e)
+{
+	s->entry[e].newer = VS_NONE;
+	if (s->free_count)
+		s->entry[s->free_tail].newer = e;
+	else
+		s->free_head = e;
+	s->free_tail = e;
+	s->free_count++;
+}
+
+static uint32_t free_take(struct vs_ssd *s)
+{
+	uint32_t e = s->free_head;
+
+	s->free_head = s->entry[e].newer;
+	s->free_count--;
+	return e;
+}
+
+static void leaving_add(struct vs_ssd *s, struct vs_log *l, uint32_t e)
+{
+	s->entry[e].newer = VS_NONE;
+	if (l->leaving)
+		s->entry[l->leaving_tail].newer = e;
+	else
+		l->leaving_head = e;
+	l->leaving_tail = e;
+	l->leaving++;
+}
+
+static uint32_t leaving_take(struct vs_ssd *s, struct vs_log *l)
+{
+	uint32_t e = l->leaving_head;
+
+	l->leaving_head = s->entry[e].newer;
+	l->leaving--;
+	return e;
+}
+
+/**
+ * vs_buffer_reap - entries of a tag that have left for the NAND are free
+ * @s: the device
+ * @log: index of the tag that waits for them
+ * @now: time
+ */
+void vs_buffer_reap(struct vs_ssd *s, uint32_t log, vs_time now)
+{
+	struct vs_log *l = &s->log[log];
+
+	while (l->leaving && s->entry[l->leaving_head].free_at <= now)
+		free_add(s, leaving_take(s, l));
+}
+
 /**
  * vs_buffer_drop - take a block out of the buffer
  * @s: the device
@@ -134,13 +191,8 @@ void vs_buffer_drop(struct vs_ssd *s, uint32_t entry, vs_time free_at)
 	tag_remove(s, entry);
 	e->lpn = VS_NONE;
 	e->free_at = free_at;
-	e->newer = VS_NONE;
-	if (s->free_count)
-		s->entry[s->free_tail].newer = entry;
-	else
-		s->free_head = entry;
-	s->free_tail = entry;
-	s->free_count++;
+	leaving_add(s, &s->log[s->taker], entry);
+	s->buffered--;
 }
 
 /**
@@ -198,50 +250,66 @@ enum vs_status vs_buffer_program(struct vs_ssd *s, uint32_t *entries,
 	return status;
 }
 
-/*
- * The least recently used block, with those of its own page or with the next
- * ones that have no page of their own, of one lane and one handle.
- */
-static enum vs_status evict(struct vs_ssd *s, vs_time now)
+static bool goes_with(const struct vs_ssd *s, uint32_t first, uint32_t e)
 {
-	uint32_t entries[32], peers[32], n, e, lane, handle;
-	vs_time done;
+	uint32_t peers[32];
 
-	lane = s->log[s->entry[s->oldest].log].lane;
-	handle = s->entry[s->oldest].handle;
-	n = s->placement->whole(s, s->oldest, entries);
-	if (n)
-		return vs_buffer_program(s, entries, n, false, now, &done);
-	for (e = s->oldest; e != VS_NONE && n < s->slots; e = s->entry[e].newer) {
-		if (s->log[s->entry[e].log].lane == lane &&
-		    s->entry[e].handle == handle &&
-		    !s->placement->whole(s, e, peers))
-			entries[n++] = e;
-	}
-	return vs_buffer_program(s, entries, n, false, now, &done);
+	return s->log[s->entry[e].log].lane == s->log[s->entry[first].log].lane &&
+	       s->entry[e].handle == s->entry[first].handle &&
+	       !s->placement->whole(s, e, peers);
 }
 
 /*
- * Entries kept free or on their way to the NAND, so that a write finds a place
- * while all banks are busy with what came before.
+ * Blocks for a page with the least recently used one of a tag: those of its own page, or
+ * the next ones that have no page of their own, of one lane and one handle. While tags
+ * share, others' blocks only fill up what would be padding.
  */
-static uint32_t ahead(const struct vs_ssd *s)
+static uint32_t gather(const struct vs_ssd *s, uint32_t log, uint32_t *entries)
 {
-	uint32_t n = s->banks * s->slots, half = s->c.buffer_blocks / 2;
+	uint32_t first = s->log[log].head, e;
+	uint32_t n = s->placement->whole(s, first, entries);
 
-	return n < half ? n : half;
+	if (n)
+		return n;
+	for (e = first; e != VS_NONE && n < s->slots;
+	     e = s->alone ? s->entry[e].newer : s->entry[e].tag_newer) {
+		if (goes_with(s, first, e))
+			entries[n++] = e;
+	}
+	for (e = s->oldest; !s->alone && e != VS_NONE && n < s->slots;
+	     e = s->entry[e].newer) {
+		if (s->entry[e].log != log && goes_with(s, first, e))
+			entries[n++] = e;
+	}
+	return n;
+}
+
+/* Program the least recently used block of a tag; banks do it on behalf of that tag. */
+static enum vs_status evict(struct vs_ssd *s, uint32_t log, vs_time now)
+{
+	uint32_t entries[32], n = gather(s, log, entries), payer = s->payer;
+	enum vs_status status;
+	vs_time done;
+
+	s->payer = log;
+	status = vs_buffer_program(s, entries, n, false, now, &done);
+	s->payer = payer;
+	return status;
 }
 
 /* Make a bank the next of its lane that will be done by then. */
-static bool find_idle(struct vs_ssd *s, vs_time until)
+static bool find_idle(struct vs_ssd *s, uint32_t log, vs_time now, vs_time until)
 {
-	uint32_t lane = s->log[s->entry[s->oldest].log].lane, i;
+	uint32_t lane = s->log[log].lane, bank, i;
 	struct vs_lane *l;
 
 	/* As vs_tag_lane() will have it, unless that is full. */
 	if (lane == VS_LANE_ANY)
 		lane = (s->lane_cursor + 1) % s->c.lanes;
 	l = &s->lane[lane];
+	bank = vs_share_bank(s, lane, log, now);
+	if (bank != VS_NONE)
+		return vs_bank_free(s, bank) <= until;
 	for (i = 0; i < l->banks; i++) {
 		if (s->bank[l->first_bank + l->bank_cursor].done <= until)
 			return true;
@@ -264,11 +332,59 @@ enum vs_status vs_buffer_idle(struct vs_ssd *s, vs_time now, vs_time until)
 
 	if (!s->c.idle_percent || s->c.mapping == VS_MAP_FAST)
 		return VS_OK;
-	while (status == VS_OK &&
-	       s->c.buffer_blocks - s->free_count > some &&
-	       find_idle(s, until))
-		status = evict(s, now);
+	while (status == VS_OK && s->buffered > some) {
+		s->taker = s->entry[s->oldest].log;
+		if (!find_idle(s, s->taker, now, until))
+			break;
+		status = evict(s, s->taker, now);
+	}
 	return status;
+}
+
+/* Free entries that the tag can have. */
+static uint32_t free_for(const struct vs_ssd *s)
+{
+	return s->free_count > s->set_aside ? s->free_count - s->set_aside : 0;
+}
+
+/* The entries that the tag waits for are for others first, if these have too little. */
+static void give_back(struct vs_ssd *s)
+{
+	struct vs_log *l = &s->log[s->taker], *back = &s->log[s->gc_log];
+
+	while (vs_share_over(s, s->taker) && l->leaving &&
+	       s->free_count + back->leaving < s->owed)
+		leaving_add(s, back, leaving_take(s, l));
+}
+
+static enum vs_status make_room(struct vs_ssd *s, vs_time now)
+{
+	uint32_t want = s->alone || vs_share_over(s, s->taker) ?
+			vs_share_ahead(s) : 0;
+	enum vs_status status = VS_OK;
+
+	give_back(s);
+	while (status == VS_OK && s->buffered &&
+	       free_for(s) + s->log[s->taker].leaving <= want) {
+		status = evict(s, vs_share_victim(s, now), now);
+		give_back(s);
+	}
+	return status;
+}
+
+/* A free entry, or one that is on its way: the tag's own, if it waits for any. */
+static uint32_t take(struct vs_ssd *s)
+{
+	struct vs_log *l = &s->log[s->taker];
+	uint32_t i;
+
+	if (s->free_count && (free_for(s) || !l->leaving)) {
+		l->reserved -= l->reserved > 0;
+		return free_take(s);
+	}
+	for (i = 0; !l->leaving; i++)
+		l = &s->log[i];
+	return leaving_take(s, l);
 }
 
 /**
@@ -296,15 +412,14 @@ enum vs_status vs_buffer_put(struct vs_ssd *s, uint32_t log, uint32_t handle,
 		if (s->entry[e].log != log)
 			log = VS_HTAG_LOG;
 	} else {
-		while (s->free_count <= ahead(s)) {
-			status = evict(s, now);
-			if (status != VS_OK)
-				return status;
-		}
-		e = s->free_head;
-		s->free_head = s->entry[e].newer;
-		s->free_count--;
+		vs_buffer_reap(s, s->taker, now);
+		status = make_room(s, now);
+		if (status != VS_OK)
+			return status;
+		e = take(s);
+		s->buffered++;
 		*done = vs_later(now, s->entry[e].free_at);
+		s->log[log].stats.buffer_wait_ns += *done - now;
 		s->entry[e].lpn = lpn;
 		s->entry[e].chain = *bucket(s, lpn);
 		*bucket(s, lpn) = e;

@@ -76,6 +76,8 @@ struct vs_ssd *vs_prepare(void *mem, const struct vs_config *c,
 	s->log[VS_HTAG_LOG].used = true;
 	s->log[s->gc_log].used = true;
 	s->avoid = VS_NONE;
+	s->payer = s->gc_log;
+	s->alone = true;
 	vs_buffer_init(s);
 	for (i = 0; i < s->blocks_all; i++) {
 		if (ops->is_bad(ctx, vs_place(s, vs_page_address(s, i, 0)))) {

@@ -210,7 +210,7 @@ enum vs_status vs_put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 {
 	uint32_t page = vs_next_page(s, f), pages = s->c.geometry.pages;
 	struct vs_lane *l = &s->lane[vs_lane_of(s, f->block)];
-	struct vs_bank *bank = &s->bank[f->block / s->c.geometry.blocks];
+	uint32_t bank = f->block / s->c.geometry.blocks;
 	struct vs_block *b = &s->block[f->block];
 	enum vs_status status;
 
@@ -229,7 +229,7 @@ enum vs_status vs_put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 	}
 	if (status != VS_OK)
 		return status;
-	bank->done = vs_later(bank->done, *done);
+	vs_share_charge(s, bank, vs_later(now, b->not_before), *done);
 	s->stats.skipped += page - f->next;
 	programmed(s, f, page, oob);
 	if (!s->c.geometry.paired)

@@ -274,15 +274,17 @@ static enum vs_status ahead(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 enum vs_status vs_gc_owed(struct vs_ssd *s, vs_time now)
 {
 	enum vs_status status = VS_OK;
-	uint32_t bank;
+	uint32_t bank, payer = s->payer;
 
 	if (s->c.mapping != VS_MAP_PAGE)
 		return VS_OK;
 	for (bank = 0; status == VS_OK && bank < s->banks; bank++) {
+		s->payer = s->bank[bank].owes;
 		if (s->bank[bank].gc_debt >= 256)
 			status = ahead(s, vs_lane_of(s, bank * s->c.geometry.blocks),
 				       bank, now);
 	}
+	s->payer = payer;
 	return status;
 }
 
@@ -307,6 +309,7 @@ enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 
 	if (vs_room(s, lane) > vs_reserve(s, lane))
 		s->bank[bank].gc_debt += pace(s, lane, bank);
+	s->bank[bank].owes = s->payer;
 	if (!s->urgent)
 		status = ahead(s, lane, bank, now);
 	while (status == VS_OK && vs_room(s, lane) <= vs_reserve(s, lane)) {

@@ -31,6 +31,8 @@
 #define VS_HTAG_LOG 0u
 /* Pages that wait to be programmed again: programs that fail in a row. */
 #define VS_RESCUES 4u
+/* A tag that neither writes nor flushes for so long has its share lent, ns. */
+#define VS_LENT_AFTER 250000000u
 
 enum vs_block_state {
 	VS_BLOCK_FREE,		/* erased when it is opened, not before */
@@ -119,6 +121,9 @@ struct vs_rescue {
 /**
  * struct vs_bank - a bank, and garbage collection in it
  * @done: when all is programmed that it has been given
+ * @copied_at: when both copies of its last page are there, if it has two
+ * @holder: whose the last of that is, an index of vs_log
+ * @owes: who is to pay for what collection has put off, an index of vs_log
  * @free: blocks in state FREE
  * @pending: pending blocks: erasable once changes of the map are durable
  * @copied: of these, with copies, for which it takes a checkpoint
@@ -133,6 +138,9 @@ struct vs_rescue {
  */
 struct vs_bank {
 	vs_time done;
+	vs_time copied_at;
+	uint32_t holder;
+	uint32_t owes;
 	uint32_t free;
 	uint32_t pending;
 	uint32_t copied;
@@ -194,6 +202,13 @@ struct vs_lane {
  * @commit_done: when the newest log page is
  * @head: oldest of the tag's buffered blocks, an index of vs_entry
  * @tail: newest
+ * @weight: of the tag, 0: it has none
+ * @active_until: when its share is lent if it sends nothing more
+ * @reserved: free entries that only this tag may take
+ * @leaving: entries that this tag waits for until their content is on the NAND; those of
+ *	the log of collection are for whoever has too little
+ * @leaving_head: the first one
+ * @leaving_tail: the last one
  * @seq: of its newest page, as found by recovery
  * @lost: number of the newest page of it that recovery knows to be lost
  * @stats: what vs_get_tag_stats() shows
@@ -215,6 +230,11 @@ struct vs_log {
 	vs_time data_done;
 	vs_time commit_done;
 	uint32_t head, tail;
+	uint32_t weight;
+	vs_time active_until;
+	uint32_t reserved;
+	uint32_t leaving;
+	uint32_t leaving_head, leaving_tail;
 	uint64_t seq;
 	uint64_t lost;
 	struct vs_tag_stats stats;
@@ -225,7 +245,7 @@ struct vs_log {
  * @lpn: logical block, VS_NONE when it is free
  * @log: index of its tag
  * @handle: placement handle
- * @newer: in the LRU list, or in the list of free ones
+ * @newer: in the LRU list, or in the list of free ones, or of those leaving
  * @older: in the LRU list
  * @tag_newer: in its tag's list
  * @tag_older: the same
@@ -316,6 +336,12 @@ struct vs_ssd {
 	uint32_t *hash;
 	uint32_t newest, oldest;
 	uint32_t free_head, free_tail, free_count;
+	uint32_t buffered;
+	uint32_t payer;		/* whose work the banks do, an index of log */
+	uint32_t taker;		/* who gets the entries that become free */
+	uint32_t owed;		/* entries to be left to other tags */
+	uint32_t set_aside;	/* of these, free */
+	bool alone;		/* no other tag is active */
 
 	/* A page each: of the host, read, of collected data, metadata. */
 	uint8_t *page, *read_page, *stage, *meta_page;
@@ -471,6 +497,17 @@ enum vs_status vs_forward_find(struct vs_ssd *s, vs_time now, vs_time *all);
 enum vs_status vs_forward_apply(struct vs_ssd *s, const struct vs_found *f,
 				vs_time now, vs_time *all);
 
+/* share.c */
+bool vs_active(const struct vs_ssd *s, uint32_t log, vs_time now);
+bool vs_share_over(const struct vs_ssd *s, uint32_t log);
+uint32_t vs_share_ahead(const struct vs_ssd *s);
+void vs_share_begin(struct vs_ssd *s, uint32_t log, vs_time now);
+uint32_t vs_share_victim(const struct vs_ssd *s, vs_time now);
+uint32_t vs_share_bank(const struct vs_ssd *s, uint32_t lane, uint32_t log,
+		       vs_time now);
+vs_time vs_bank_free(const struct vs_ssd *s, uint32_t bank);
+void vs_share_charge(struct vs_ssd *s, uint32_t bank, vs_time now, vs_time done);
+
 /* tag.c */
 uint32_t vs_tag_find(const struct vs_ssd *s, uint32_t tag);
 uint32_t vs_tag_get(struct vs_ssd *s, uint32_t tag);
@@ -539,6 +576,7 @@ enum vs_status vs_fast_room(struct vs_ssd *s, uint32_t most, vs_time now);
 
 /* buffer.c */
 void vs_buffer_init(struct vs_ssd *s);
+void vs_buffer_reap(struct vs_ssd *s, uint32_t log, vs_time now);
 uint32_t vs_buffer_find(const struct vs_ssd *s, uint32_t lpn);
 enum vs_status vs_buffer_idle(struct vs_ssd *s, vs_time now, vs_time until);
 enum vs_status vs_buffer_put(struct vs_ssd *s, uint32_t log, uint32_t handle,

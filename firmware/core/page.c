@@ -44,14 +44,17 @@ static enum vs_status append(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 
 /*
  * Each in turn; for a small flush, the one that has least to do, so that it does not
- * wait for what was written back or collected before.
+ * wait for what was written back or collected before. While tags share the lane, see
+ * share.c.
  */
-static uint32_t next_bank(struct vs_ssd *s, uint32_t lane)
+static uint32_t next_bank(struct vs_ssd *s, uint32_t lane, vs_time now)
 {
 	struct vs_lane *l = &s->lane[lane];
-	uint32_t next = l->first_bank + l->bank_cursor, best = VS_NONE, i;
+	uint32_t next = l->first_bank + l->bank_cursor, i;
+	uint32_t best = vs_share_bank(s, lane, s->payer, now);
+	bool any = s->urgent && best == VS_NONE;
 
-	for (i = 0; s->urgent && i < l->banks; i++) {
+	for (i = 0; any && i < l->banks; i++) {
 		uint32_t bank = l->first_bank + (l->bank_cursor + i) % l->banks;
 
 		if (bank == s->avoid)
@@ -74,7 +77,7 @@ static enum vs_status program(struct vs_ssd *s, uint32_t lane, uint32_t handle,
 			      struct vs_oob *oob, uint32_t *address,
 			      vs_time *done)
 {
-	uint32_t bank = next_bank(s, lane);
+	uint32_t bank = next_bank(s, lane, now);
 	enum vs_status status;
 
 	do {

@@ -250,6 +250,7 @@ struct vs_result vs_write_placed(struct vs_ssd *s, vs_time now, uint32_t tag,
 	if (s->status != VS_OK)
 		return (struct vs_result){ s->status, now };
 	log = vs_tag_get(s, tag);
+	vs_share_begin(s, log, now);
 	batch_begin(s, &batch, log, count);
 	for (i = 0; status == VS_OK && i < count; i++) {
 		vs_time at = now;
@@ -329,7 +330,7 @@ struct vs_result vs_flush(struct vs_ssd *s, vs_time now, uint64_t first,
 {
 	struct batch batch = { .done = now };
 	enum vs_status status;
-	uint32_t i, free;
+	uint32_t i, before;
 
 	if (!in_range(s, first, count))
 		return (struct vs_result){ VS_EINVAL, now };
@@ -339,11 +340,12 @@ struct vs_result vs_flush(struct vs_ssd *s, vs_time now, uint64_t first,
 		first = 0;
 		count = s->blocks;
 	}
-	free = s->free_count;
+	vs_share_begin(s, VS_HTAG_LOG, now);
+	before = s->buffered;
 	batch_begin(s, &batch, VS_HTAG_LOG,
 		    buffered_in(s, first, first + count));
 	status = batch_range(s, &batch, first, first + count, now);
-	s->log[VS_HTAG_LOG].stats.flushed += s->free_count - free;
+	s->log[VS_HTAG_LOG].stats.flushed += before - s->buffered;
 	for (i = 0; status == VS_OK && i < s->gc_log; i++) {
 		vs_time at = now;
 
@@ -383,6 +385,7 @@ struct vs_result vs_flush_tag(struct vs_ssd *s, vs_time now, uint32_t tag)
 		status = r.status;
 		own = r.done;
 	} else {
+		vs_share_begin(s, log, now);
 		batch_begin(s, &batch, log, to_flush(s, log));
 		status = batch_tag(s, &batch, log, now);
 		if (status == VS_OK && log != VS_HTAG_LOG)

@@ -221,6 +221,19 @@ uint64_t vs_blocks(const struct vs_ssd *s);
 enum vs_status vs_set_lane(struct vs_ssd *s, uint32_t tag, uint32_t lane,
 			   bool dedicated);
 
+/* As in Linux' control groups. */
+#define VS_WEIGHT_DEFAULT 100u
+#define VS_WEIGHT_MAX 10000u
+/*
+ * The write buffer is shared by weight among the tags that have written or flushed in the
+ * last 250 ms; without a weight, one counts with the default. Of the time of the banks, only
+ * tags with a weight have a share; the others have the rest in common. 0 takes the weight
+ * away. A tag with a weight keeps its log area. Forgotten at power-off. VS_EINVAL: above
+ * VS_WEIGHT_MAX, or the tag finds all of max_tags in use.
+ */
+enum vs_status vs_set_weight(struct vs_ssd *s, uint32_t tag, uint32_t weight);
+uint32_t vs_get_weight(const struct vs_ssd *s, uint32_t tag);
+
 /*
  * A reclaim unit is what a handle fills before it gets new blocks: one in each
  * bank. Its size in VS_BLOCK; what is left of the handle's own; and the change
@@ -302,6 +315,12 @@ struct vs_stats {
  * @log_pages: of its log, programmed
  * @flush_ns: sum of the flushes' durations
  * @flush_max_ns: the longest
+ * @share: of the write buffer, in blocks, at the last write or flush of any tag; 0: it was
+ *	idle, and its share was lent
+ * @buffer_wait_ns: sum of the times that its blocks waited for room in the buffer
+ * @bank_ns: time of banks that programs and erases took on its behalf, transfers and
+ *	collection included; not reads
+ * @bank_wait_ns: sum of the times that these waited in a bank for those of other tags
  */
 struct vs_tag_stats {
 	uint64_t buffered;
@@ -312,6 +331,10 @@ struct vs_tag_stats {
 	uint64_t log_pages;
 	uint64_t flush_ns;
 	uint64_t flush_max_ns;
+	uint64_t share;
+	uint64_t buffer_wait_ns;
+	uint64_t bank_ns;
+	uint64_t bank_wait_ns;
 };
 
 void vs_get_stats(const struct vs_ssd *s, struct vs_stats *out);

@@ -56,6 +56,7 @@ enum vs_status vs_sync_copy(struct vs_ssd *s, uint32_t lane, uint32_t handle,
 {
 	uint32_t address[2] = { first };
 	enum vs_status status;
+	uint32_t i;
 	vs_time second;
 
 	vs_mark_page_committed(s, first);
@@ -76,6 +77,9 @@ enum vs_status vs_sync_copy(struct vs_ssd *s, uint32_t lane, uint32_t handle,
 	s->stats.sync_pages++;
 	*done = vs_later(*done, second);
 	vs_copied(s, address, *done);
+	for (i = 0; i < 2; i++)
+		s->bank[address[i] / s->c.geometry.pages / s->c.geometry.blocks]
+			.copied_at = *done;
 	return VS_OK;
 }
 

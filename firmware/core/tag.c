@@ -4,7 +4,7 @@
  *
  * A tag only labels what is not durable yet, so it needs an area from its
  * first write until a checkpoint that finds nothing of it in the buffer. A tag
- * with a lane keeps its area, which has the lane. A tag that finds no area is
+ * with a lane or a weight keeps its area, which has them. A tag that finds no area is
  * treated as hTag, whose blocks every flush covers.
  */
 #include "internal.h"
@@ -27,32 +27,46 @@ uint32_t vs_tag_find(const struct vs_ssd *s, uint32_t tag)
 	return VS_HTAG_LOG;
 }
 
+static bool is_needed(const struct vs_log *l)
+{
+	return l->used && (l->head != VS_NONE || l->count || l->full ||
+			   l->lane != VS_LANE_ANY ||
+			   l->weight);
+}
+
 /**
  * vs_tag_get - the log area of a tag, which gets one if it has none
  * @s: the device
  * @tag: any
  *
+ * Of those that are not needed any more, it gets the one of the tag that has been idle for
+ * longest: a tag that is active has a share.
+ *
  * Return: its index; hTag's when all areas are in use.
  */
 uint32_t vs_tag_get(struct vs_ssd *s, uint32_t tag)
 {
-	uint32_t i = vs_tag_find(s, tag);
+	uint32_t i = vs_tag_find(s, tag), best = VS_HTAG_LOG;
+	struct vs_log *l;
 
 	if (i != VS_HTAG_LOG || tag == VS_TAG_HOST)
 		return i;
 	for (i = 1; i < s->c.max_tags; i++) {
-		struct vs_log *l = &s->log[i];
-
-		if (l->used && (l->head != VS_NONE || l->count || l->full ||
-				l->lane != VS_LANE_ANY))
-			continue;
-		l->used = true;
-		l->tag = tag;
-		l->lane = VS_LANE_ANY;
-		l->stats = (struct vs_tag_stats){ 0 };
-		return i;
+		l = &s->log[i];
+		if (!is_needed(l) &&
+		    (best == VS_HTAG_LOG ||
+		     l->active_until < s->log[best].active_until))
+			best = i;
 	}
-	return VS_HTAG_LOG;
+	if (best == VS_HTAG_LOG)
+		return best;
+	l = &s->log[best];
+	l->used = true;
+	l->tag = tag;
+	l->lane = VS_LANE_ANY;
+	l->active_until = 0;
+	l->stats = (struct vs_tag_stats){ 0 };
+	return best;
 }
 
 static bool has_quota(const struct vs_lane *l)

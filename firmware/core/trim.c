@@ -107,6 +107,7 @@ struct vs_result vs_trim(struct vs_ssd *s, vs_time now, uint32_t tag,
 	if (s->status != VS_OK)
 		return (struct vs_result){ s->status, now };
 	log = vs_tag_get(s, tag);
+	s->taker = log;
 	to = log;
 	for (i = first; i < block + count; i++) {
 		uint32_t e = vs_buffer_find(s, i), next = log;

@@ -5,6 +5,7 @@
 #include "command.h"
 #include "conn.h"
 #include "ctrl.h"
+#include "weight.h"
 
 #define CDW10_SEL (7u << 8)
 #define CDW10_SV (1u << 31)
@@ -36,6 +37,10 @@ static uint16_t check_feature(struct request *r)
 	case FEATURE_FDP_MODE:
 	case FEATURE_FDP_EVENTS:
 		if (!discovery && fdp_supported(r->conn->subsys))
+			return SC_SUCCESS;
+		break;
+	case FEATURE_TAG_WEIGHT:
+		if (!discovery && r->conn->subsys->config.device.tagged)
 			return SC_SUCCESS;
 	}
 	return request_invalid(r, cdw10);
@@ -90,6 +95,8 @@ uint16_t features_get(struct request *r)
 		return fdp_mode_get(r);
 	case FEATURE_FDP_EVENTS:
 		return fdp_events_get(r);
+	case FEATURE_TAG_WEIGHT:
+		return weight_get(r);
 	default:
 		return settings_get(r);
 	}
@@ -168,6 +175,8 @@ uint16_t features_set(struct request *r)
 		return SC_SUCCESS;
 	case FEATURE_FDP_EVENTS:
 		return fdp_events_set(r);
+	case FEATURE_TAG_WEIGHT:
+		return weight_set(r);
 	case FEATURE_KEEP_ALIVE_TIMER:
 		ctrl_set_kato(k, value);
 		return SC_SUCCESS;

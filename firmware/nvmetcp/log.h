@@ -95,6 +95,7 @@ struct log_changed_namespaces {
 #define VCACHE_WRITES (1u << 4)
 #define VCACHE_ERASES (1u << 5)
 #define VCACHE_TAGGED_DEALLOCATE (1u << 6)
+#define VCACHE_TAG_WEIGHTS (1u << 7)
 
 struct log_vcache {
 	char signature[8];
@@ -138,7 +139,12 @@ struct log_tags_entry {
 	struct le64 flushed;
 	struct le64 log_pages;
 	struct le64 written;
-	uint8_t reserved104[24];
+	struct le32 weight;
+	struct le32 share;
+	struct le64 buffer_wait;
+	struct le64 bank_time;
+	struct le64 bank_wait;
+	uint8_t reserved136[24];
 };
 
 #define TAG_HAS_STATE (1u << 0)
@@ -188,7 +194,7 @@ _Static_assert(sizeof(struct log_effects) == 4096, "effects log");
 _Static_assert(sizeof(struct log_changed_namespaces) == 4096, "changed");
 _Static_assert(sizeof(struct log_vcache) == 512, "vendor log");
 _Static_assert(sizeof(struct log_tags_header) == 64, "tag log");
-_Static_assert(sizeof(struct log_tags_entry) == 128, "tag log entry");
+_Static_assert(sizeof(struct log_tags_entry) == 160, "tag log entry");
 _Static_assert(offsetof(struct log_writes, programmed) == 128, "writes log");
 _Static_assert(sizeof(struct log_writes) == 512, "writes log");
 _Static_assert(sizeof(struct log_erases) == 1088, "erases log");

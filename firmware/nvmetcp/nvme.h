@@ -149,6 +149,7 @@ enum feature {
 	FEATURE_FDP_MODE = 0x1d,
 	FEATURE_FDP_EVENTS = 0x1e,
 	FEATURE_HOST_IDENTIFIER = 0x81,
+	FEATURE_TAG_WEIGHT = 0xc0,	/* vendor specific */
 };
 
 /* Asynchronous Event Configuration */

@@ -24,7 +24,8 @@ void log_vcache(const struct subsys *s, struct log_window *w)
 					    VCACHE_TAGGED_READ |
 					    VCACHE_TAG_STATISTICS |
 					    VCACHE_WRITES | VCACHE_ERASES |
-					    VCACHE_TAGGED_DEALLOCATE),
+					    VCACHE_TAGGED_DEALLOCATE |
+					    VCACHE_TAG_WEIGHTS),
 		.max_tag = cpu_to_le32(s->tags.max),
 		.tags_used = cpu_to_le32(s->tags.count),
 		.max_tags = cpu_to_le32(s->config.device.max_tags),
@@ -67,6 +68,12 @@ static void put_entry(const struct subsys *s, const struct tag_stats *t,
 		entry.flushed = cpu_to_le64(ssd.flushed);
 		entry.log_pages = cpu_to_le64(ssd.log_pages);
 		entry.written = cpu_to_le64(ssd.written);
+		entry.weight = cpu_to_le32(vs_get_weight(s->config.device.ssd,
+							 t->tag));
+		entry.share = cpu_to_le32((uint32_t)ssd.share);
+		entry.buffer_wait = cpu_to_le64(ssd.buffer_wait_ns);
+		entry.bank_time = cpu_to_le64(ssd.bank_ns);
+		entry.bank_wait = cpu_to_le64(ssd.bank_wait_ns);
 	}
 	log_put(w, at, &entry, sizeof(entry));
 }

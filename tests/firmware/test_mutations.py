@@ -99,17 +99,50 @@ MUTATIONS = [
     Mutation("a flush mixes blocks of handles", "ssd",
              "s->entry[a].handle == s->entry[b].handle &&", ""),
     Mutation("eviction mixes blocks of handles", "buffer",
-             "\t\t    s->entry[e].handle == handle &&\n", ""),
+             "\t       s->entry[e].handle == s->entry[first].handle &&\n", ""),
     Mutation("a block keeps its first handle", "buffer", "\ts->entry[e].handle = handle;\n",
              "\tif (!s->stats.absorbed)\n\t\ts->entry[e].handle = handle;\n"),
     Mutation("there are no blocks for the handles", "geometry",
              "(s->c.handles + 1) * lane.banks", "2 * lane.banks"),
+    Mutation("a tag uses the room of others that use little of it", "buffer",
+             "s->free_count > s->set_aside ? s->free_count - s->set_aside : 0;",
+             "s->free_count;"),
+    Mutation("a tag takes the entries of others first", "buffer",
+             "(free_for(s) || !l->leaving)", "1"),
+    Mutation("a tag with more than its share gives nothing back", "buffer",
+             "leaving_add(s, back, leaving_take(s, l));", "break;"),
+    Mutation("whoever needs room, the oldest block of all is evicted", "share",
+             "if (s->alone || !vs_active(s, oldest, now) || oldest == s->taker)", "if (1)"),
+    Mutation("room is not taken back from who has more than its share", "share",
+             "more > over)) {", "0)) {"),
+    Mutation("an idle tag keeps its share", "share",
+             "return s->log[log].active_until > now;", "return s->log[log].active_until;"),
+    Mutation("the buffer is shared without weights", "share",
+             "s->c.buffer_blocks * weight_of(l) / sum", "s->c.buffer_blocks * 100 / sum"),
+    Mutation("banks are shared without weights", "share",
+             "own = (uint32_t)(l->banks * share / sum);", "own = 4;"),
+    Mutation("a tag keeps all banks busy", "share",
+             "if (idle && (mine < own || idle > keep))", "if (idle)"),
+    Mutation("banks that a tag had alone are not given back", "share",
+             "idle < keep ? own : mine", "mine"),
+    Mutation("a page queues behind those of another tag", "share",
+             "\t\tbank = first_own(s, l, log, idle < keep ? own : mine, now);",
+             "\t\tbank = VS_NONE;"),
+    Mutation("eviction is paid by who needs the room", "buffer", "\ts->payer = log;\n", ""),
+    Mutation("pages that are evicted mix blocks of tags", "buffer",
+             "s->alone ? s->entry[e].newer : s->entry[e].tag_newer", "s->entry[e].newer"),
+    Mutation("tags share in Baseline", "share",
+             "s->c.personality == VS_TAGGED && ", ""),
+    Mutation("a new tag gets the area of an active one", "tag",
+             "l->active_until < s->log[best].active_until", "0"),
+    Mutation("a tag with a weight loses its area", "tag",
+             "l->weight);", "0);"),
     Mutation("metadata pages are not checked", "recover",
              "meta->crc != vs_page_crc(s, s->read_page) || ", ""),
 ]
 
 #: Programs of single cases.
-SINGLE = ("test_ftl", "test_ftl_flush", "test_ftl_trim", "test_ftl_handles")
+SINGLE = ("test_ftl", "test_ftl_flush", "test_ftl_trim", "test_ftl_handles", "test_ftl_share")
 #: Kind, shape, personality, seed.
 RUNS = [
     ("long", 1, 0, 1), ("sweep", 1, 0, 1), ("sweep", 1, 0, 2), ("sweep", 0, 0, 2),
@@ -119,7 +152,8 @@ RUNS = [
     ("long", 2, 0, 2), ("long", 1, 0, 3), ("sweep", 1, 0, 4), ("sweep", 4, 0, 4),
     ("long", 4, 0, 2), ("long", 3, 1, 1), ("sweep", 3, 0, 2), ("sweep", 1, 0, 21),
     ("sweep", 1, 0, 14), ("long", 1, 0, 14), ("long", 3, 0, 3),
-    ("long", 1, 1, 3), ("long", 3, 1, 8), ("long", 3, 0, 5), ("recovery", 0, 0, 1),
+    ("long", 1, 1, 3), ("long", 1, 0, 7), ("long", 3, 1, 8), ("long", 3, 0, 5),
+    ("recovery", 0, 0, 1),
 ]
 
 

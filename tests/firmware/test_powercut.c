@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Power cuts: test_powercut [bad-]sweep|long|recovery SHAPE PERSONALITY SEED
+ * Power cuts: test_powercut [weighted-][bad-]sweep|long|recovery SHAPE PERSONALITY SEED
  * [CUT].
  *
  * sweep: one short run, cut at every program and erase of it
  * recovery: the same, each time cut again at every one of the recovery
  * long: one device with repeated random cuts
+ * weighted-: a tag has a weight, and so a share of the banks
  * bad-: on NAND with bad blocks from the start, on which more fail
  */
 #include <string.h>
@@ -29,6 +30,7 @@ struct job {
 	uint64_t seed;
 	uint32_t factory_bad;
 	uint32_t fail_ppm;
+	bool weighted;
 	uint64_t only;		/* only this cut; 0: all */
 	uint64_t cuts;
 };
@@ -104,6 +106,13 @@ static void cut_recovery(const struct device *d, struct job *job)
 	}
 }
 
+/* The device forgets it at power-off. */
+static void set_weight(const struct job *job, struct device *d)
+{
+	if (job->weighted)
+		CHECK(vs_set_weight(d->ssd, 1, 3 * VS_WEIGHT_DEFAULT) == VS_OK);
+}
+
 static bool cut_run(struct job *job, const struct device *fresh,
 		    const struct oracle *start, uint64_t cut, bool recovery)
 {
@@ -113,6 +122,7 @@ static bool cut_run(struct job *job, const struct device *fresh,
 	enum vs_status status;
 
 	CHECK(device_mount(&d) == VS_OK);
+	set_weight(job, &d);
 	nand_cut(d.nand, cut, job->seed * 1000 + cut);
 	status = workload_run(&d, o, &seed, SWEEP_STEPS);
 	if (status == VS_EPOWER) {
@@ -196,6 +206,7 @@ static void cut_long(struct job *job)
 	device_format(&d);
 	o = oracle_new(vs_blocks(d.ssd));
 	for (i = 0; i < LONG_ROUNDS; i++) {
+		set_weight(job, &d);
 		nand_cut(d.nand, 1 + check_below(&seed, 300),
 			 check_next(&seed));
 		if (one_life(&d, o, &seed, i % 8 == 0) == VS_EREADONLY)
@@ -235,8 +246,10 @@ int main(int argc, char **argv)
 	bool bad;
 
 	CHECK(argc == 5 || argc == 6);
-	bad = !strncmp(argv[1], "bad-", 4);
-	kind = argv[1] + (bad ? 4 : 0);
+	job.weighted = !strncmp(argv[1], "weighted-", 9);
+	kind = argv[1] + (job.weighted ? 9 : 0);
+	bad = !strncmp(kind, "bad-", 4);
+	kind += bad ? 4 : 0;
 	job.c = shape((unsigned int)atoi(argv[2]),
 		      (enum vs_personality)atoi(argv[3]));
 	job.seed = strtoull(argv[4], NULL, 0);

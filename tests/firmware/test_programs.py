@@ -11,6 +11,8 @@ from tests.firmware import build
 
 #: Page mapping, FAST, and flushes without log pages, which Baseline does not have.
 PAGE, FAST, SYNC = range(5), range(5, 9), range(9, 15)
+#: With several banks and tags.
+WEIGHTED = (1, 2, 3, 10, 11, 12, 13, 14)
 PERSONALITIES = {"tagged": "0", "baseline": "1"}
 #: Shape, personality.
 CASES = [*itertools.product([*PAGE, *FAST], PERSONALITIES),
@@ -35,7 +37,8 @@ def fast() -> Path:
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("name", ["test_ftl", "test_ftl_fast", "test_ftl_flush", "test_ftl_handles",
-                                  "test_ftl_media", "test_ftl_order", "test_ftl_trim"])
+                                  "test_ftl_media", "test_ftl_order", "test_ftl_share",
+                                  "test_ftl_trim"])
 def test_ftl(name: str, compiler: str) -> None:
     program = build.compile_program(name, compiler, build.BUILD / compiler)
     done = build.run(program)
@@ -55,6 +58,14 @@ def test_cut_again_and_again(checked: Path, shape: int, personality: str) -> Non
 def test_cut_at_every_operation(fast: Path, shape: int, personality: str, seed: int) -> None:
     done = build.run(fast, "sweep", str(shape), PERSONALITIES[personality], str(seed))
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("shape", WEIGHTED)
+@pytest.mark.parametrize("kind", ["weighted-long", "weighted-sweep", "weighted-bad-long"])
+def test_cut_with_weights(fast: Path, shape: int, kind: str) -> None:
+    for seed in (1, 2, 3):
+        done = build.run(fast, kind, str(shape), PERSONALITIES["tagged"], str(seed))
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(("shape", "personality"), CASES)

@@ -104,11 +104,13 @@ tagged 0xc0 7 0
 tagged 0xc2 7 12 --data-len=4096 --read --raw-binary > "$dir/got"
 echo "read $(sha256sum < "$dir/got" | cut -c1-16)"
 nvme get-log /dev/nvme0 --log-id=0xc0 --log-len=64
-nvme get-log /dev/nvme0 --log-id=0xc1 --log-len=320
-for log in 0xc0:512 0xc1:320 0xc2:512 0xc3:1088; do
+nvme get-log /dev/nvme0 --log-id=0xc1 --log-len=384
+for log in 0xc0:512 0xc1:384 0xc2:512 0xc3:1088; do
     say "log ${log%:*}"
     nvme get-log /dev/nvme0 --log-id="${log%:*}" --log-len="${log#*:}" --raw-binary | od -An -v -tx1
 done
+say shares
+"$python" -m vcache_agent.cmd.cli device tags --json --weight 7=300 /dev/nvme0n1
 
 say power cut
 tagged 0xc1 8 13 --data-len=4096 --write --input-file="$dir/data"

@@ -23,6 +23,8 @@
 #include "../../firmware/nvmetcp/backend.h"
 
 #define MAX_TAG 65535u
+/* Tags that can have a weight. */
+#define WEIGHTS 2
 #define UNIT_BLOCKS 256u
 
 struct dirty {
@@ -42,6 +44,7 @@ struct vs_ssd {
 	uint64_t erases;
 	uint32_t handles;
 	uint64_t used[VS_HANDLES];	/* blocks of the reclaim unit */
+	struct { uint32_t tag, weight; } weight[WEIGHTS];
 	struct vs_stats stats;
 	vs_time last;
 };
@@ -205,6 +208,31 @@ enum vs_status vs_unit_next(struct vs_ssd *s, uint32_t handle)
 	return VS_OK;
 }
 
+enum vs_status vs_set_weight(struct vs_ssd *s, uint32_t tag, uint32_t weight)
+{
+	unsigned int i;
+
+	for (i = 0; i < WEIGHTS; i++) {
+		if (s->weight[i].weight && s->weight[i].tag != tag)
+			continue;
+		s->weight[i].tag = tag;
+		s->weight[i].weight = weight;
+		return VS_OK;
+	}
+	return VS_EINVAL;
+}
+
+uint32_t vs_get_weight(const struct vs_ssd *s, uint32_t tag)
+{
+	unsigned int i;
+
+	for (i = 0; i < WEIGHTS; i++) {
+		if (s->weight[i].weight && s->weight[i].tag == tag)
+			return s->weight[i].weight;
+	}
+	return 0;
+}
+
 uint64_t vs_blocks(const struct vs_ssd *s)
 {
 	return s->blocks;
@@ -224,6 +252,11 @@ bool vs_get_tag_stats(const struct vs_ssd *s, uint32_t tag,
 	*out = (struct vs_tag_stats){ 0 };
 	for (i = 0; i < s->blocks; i++)
 		out->buffered += s->dirty[i].data && s->dirty[i].tag == tag;
+	/* Values by which the fields of a log page can be told apart. */
+	out->share = 10 + tag;
+	out->buffer_wait_ns = 11;
+	out->bank_ns = 12;
+	out->bank_wait_ns = 13;
 	return out->buffered;
 }
 

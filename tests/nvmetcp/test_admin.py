@@ -13,6 +13,8 @@ from tests.nvmetcp.ssd import NQN, Ssd, host
 
 ERROR, SMART, FIRMWARE, CHANGED, EFFECTS = 1, 2, 3, 4, 5
 VCACHE, TAGS, WRITES, ERASES = 0xc0, 0xc1, 0xc2, 0xc3
+#: The feature, and Feature Not Changeable.
+WEIGHT, NOT_CHANGEABLE = 0xc0, 0x10e
 INVALID_FIELD, INVALID_NAMESPACE, SEQUENCE_ERROR = 0x02, 0x0b, 0x0c
 ABORTED = 0x07
 
@@ -163,7 +165,7 @@ def test_vendor_log(ssd: Ssd) -> None:
         data = h.admin.get_log(VCACHE, 512).data
         assert data[:8] == b"vcacheSS"
         assert struct.unpack("<HBBBB2xIIII", data[8:32]) == (
-            1, 0xc0, 0xc1, 0xc2, 0xc5, 0x7f, 65535, 0, 64)
+            1, 0xc0, 0xc1, 0xc2, 0xc5, 0xff, 65535, 0, 64)
 
 
 def test_nothing_is_said_of_tags(program: Path) -> None:
@@ -171,6 +173,7 @@ def test_nothing_is_said_of_tags(program: Path) -> None:
     with Ssd(program, "--personality", "baseline") as ssd, host(ssd) as h:
         q = h.io()
         assert h.admin.get_log(VCACHE, 512).code == 0x109
+        assert h.admin.command(0x0a, cdw=(WEIGHT, 1)).code == INVALID_FIELD
         for opcode in (0xc0, 0xc1, 0xc2, 0xc5):
             assert q.command(opcode, nsid=1).code == 1
         effects = struct.unpack("<1024I", h.admin.get_log(EFFECTS, 4096).data)
@@ -188,13 +191,33 @@ def test_tag_log(program: Path) -> None:
         q.flush(opcode=0xc0, tag=3)
         q.flush(opcode=0xc0, tag=3)
         q.write(2, bytes(4096), opcode=0xc1, tag=9)
-        data = h.admin.get_log(TAGS, 64 + 3 * 128).data
-        assert struct.unpack("<8sHHI", data[:16]) == (b"vcacheSS", 1, 128, 3)
-        entries = [struct.unpack("<II12Q24x", data[at:at + 128]) for at in (64, 192, 320)]
+        assert h.admin.command(0x09, cdw=(WEIGHT, 9, 300)).status == 0
+        data = h.admin.get_log(TAGS, 64 + 3 * 160).data
+        assert struct.unpack("<8sHHI", data[:16]) == (b"vcacheSS", 1, 160, 3)
+        entries = [struct.unpack("<II12QII3Q24x", data[at:at + 160]) for at in (64, 224, 384)]
         assert [e[0] for e in entries] == [9, 65535, 3]
         # state, and one block that is not durable, since flushed blocks are not counted
-        assert entries[0][1:] == (1, 0, 2, 0, 0, 24, 0, 0, 1, 0, 0, 0, 0)
-        assert entries[2][1:] == (0, 1, 1, 2, 8, 16, 4_000_000, 2_000_000, 0, 0, 0, 0, 0)
+        assert entries[0][1:] == (1, 0, 2, 0, 0, 24, 0, 0, 1, 0, 0, 0, 0, 300, 19, 11, 12, 13)
+        assert entries[2][1:] == (0, 1, 1, 2, 8, 16, 4_000_000, 2_000_000, *[0] * 10)
+
+
+def test_weights_of_tags(ssd: Ssd) -> None:
+    with host(ssd) as h:
+        def feature(opcode: int, *cdw: int) -> client.Completion:
+            return h.admin.command(opcode, cdw=(WEIGHT, *cdw))
+
+        assert feature(0x0a, 9).dw0 == 0
+        assert feature(0x09, 9, 10000).status == 0
+        assert feature(0x09, 65535, 1).status == 0
+        assert [feature(0x0a, tag).dw0 for tag in (9, 65535, 0)] == [10000, 1, 0]
+        assert feature(0x09, 9, 10001).code == INVALID_FIELD
+        assert feature(0x09, 65536, 1).code == INVALID_FIELD
+        assert feature(0x0a, 65536).code == INVALID_FIELD
+        # The stand-in has room for two.
+        assert feature(0x09, 5, 1).code == NOT_CHANGEABLE
+        assert feature(0x09, 9, 0).status == 0
+        assert feature(0x09, 5, 1).status == 0
+        assert h.admin.command(0x09, cdw=(WEIGHT | 1 << 31, 9, 1)).code == 0x10d
 
 
 def test_writes_log(program: Path) -> None:

@@ -155,11 +155,13 @@ def test_state_of_a_tag(drive_program: Path) -> None:
     with Ssd(drive_program, "--nand", "none", size="24M") as ssd, host(ssd) as h:
         q = h.io()
         assert q.write(0, bytes(3 * 4096), opcode=0xc1, tag=9).status == 0
-        entry = struct.unpack("<II12Q24x", h.admin.get_log(TAGS, 192).data[64:])
-        assert entry == (9, 1, 0, 1, 0, 0, 24, 0, 0, 3, 0, 0, 0, 3)
+        entry = struct.unpack("<II12QII3Q24x", h.admin.get_log(TAGS, 224).data[64:])
+        assert entry[:14] == (9, 1, 0, 1, 0, 0, 24, 0, 0, 3, 0, 0, 0, 3)
+        # no weight; the only active tag has the whole buffer; no program yet
+        assert entry[14:] == (0, 2048, 0, 0, 0)
         assert q.flush(opcode=0xc0, tag=9).status == 0
         flags, *_, buffered, unlogged, flushed, log_pages, written = struct.unpack(
-            "<4xI12Q24x", h.admin.get_log(TAGS, 192).data[64:])
+            "<4xI12Q56x", h.admin.get_log(TAGS, 224).data[64:])
         assert (buffered, unlogged) == (0, 0)
         # A flush of a few blocks needs no log page.
         assert (flags, flushed, log_pages, written) == (1, 3, 0, 3)

@@ -434,7 +434,7 @@ def test_exclusive_flush_holds_back_what_comes(program: Path, flush: int, nsid: 
             write = q.start(0x01, nsid=nsid, data=bytes(4096))
             assert _answers(q, 5) == [before, *flushes, write, read]
             # separate times: that of the second flush does not include its waiting time
-            entry = h.admin.get_log(0xc1, 192).data[64:]
+            entry = h.admin.get_log(0xc1, 224).data[64:]
             assert struct.unpack("<QQ", entry[48:64]) == (600_000_000, 300_000_000)
 
 

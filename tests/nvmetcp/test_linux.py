@@ -103,7 +103,7 @@ def _log(said: dict[str, str], lid: str) -> bytes:
 def test_vendor_logs(said: dict[str, str]) -> None:
     pages = {lid: _log(said, lid) for lid in ("0xc0", "0xc1", "0xc2", "0xc3")}
     assert {page[:10] for page in pages.values()} == {b"vcacheSS\1\0"}
-    tags = [struct.unpack("<II12Q", pages["0xc1"][at:at + 104]) for at in (64, 192)]
+    tags = [struct.unpack("<II12Q", pages["0xc1"][at:at + 104]) for at in (64, 224)]
     assert [tag[0] for tag in tags] == [0, 7]
     # a write, a flush and a read of one block of 4 KiB
     assert tags[1][2:7] == (1, 1, 1, 8, 8)
@@ -116,6 +116,14 @@ def test_vendor_logs(said: dict[str, str]) -> None:
     # trimmed blocks leave the buffer too
     assert 0 < host + buffered <= written - absorbed
     assert sum(struct.unpack("<256I", pages["0xc3"][64:])) > 0
+
+
+def test_shares_of_tags(said: dict[str, str]) -> None:
+    host, seven = json.loads(said["shares"])
+    assert (host["tag"], host["weight"]) == (0, 0)
+    assert (seven["tag"], seven["weight"], seven["writes"], seven["flushes"]) == (7, 300, 1, 1)
+    # its flush has programmed a page, twice
+    assert seven["bank_ns"] > 0
 
 
 def test_smart_log(said: dict[str, str]) -> None:

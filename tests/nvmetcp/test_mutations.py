@@ -154,6 +154,13 @@ MUTATIONS = [
              "if (vs_get_tag_stats(s->config.device.ssd, t->tag, &ssd)) {",
              "if (vs_get_tag_stats(s->config.device.ssd, t->tag, &ssd), 1) {",
              "test_admin.py::test_tag_log"),
+    Mutation("an SSD without tags has their weights", "features",
+             "if (!discovery && r->conn->subsys->config.device.tagged)", "if (!discovery)",
+             "test_admin.py::test_nothing_is_said_of_tags"),
+    Mutation("a weight above the maximum reaches the SSD", "weight",
+             "if (weight > VS_WEIGHT_MAX)", "if (0)", "test_admin.py::test_weights_of_tags"),
+    Mutation("a weight of no effect is accepted", "weight", "!= VS_OK)", "== VS_EPOWER)",
+             "test_admin.py::test_weights_of_tags"),
     Mutation("the program ends without a flush", "main", "subsys_flush_all(s, &done)", "done",
              "test_io.py::test_stop_flushes"),
 ]

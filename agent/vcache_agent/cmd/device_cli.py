@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``vcache device probe``."""
+"""The commands ``vcache device probe`` and ``vcache device tags``."""
 
 import argparse
 import contextlib
@@ -10,7 +10,7 @@ import stat
 from typing import Any
 
 from vcache_agent import sysfs
-from vcache_agent.drive import facts, measure, verdict
+from vcache_agent.drive import facts, measure, tag_shares, verdict
 from vcache_agent.model import DeviceNumber
 
 
@@ -21,7 +21,9 @@ class ProbeError(Exception):
 def add_commands(commands: Any) -> None:
     """Add the command to those of ``vcache``."""
     device = commands.add_parser("device", help="examine block devices")
-    command = device.add_subparsers(required=True, metavar="COMMAND").add_parser(
+    kinds = device.add_subparsers(required=True, metavar="COMMAND")
+    _add_tags(kinds)
+    command = kinds.add_parser(
         "probe", help="show how a drive makes data durable, with advice",
         description="Show how the drives of a block device make data durable: whether they have "
                     "a volatile cache, FUA, tags, NVM sets or placement handles, and what "
@@ -35,6 +37,50 @@ def add_commands(commands: Any) -> None:
                               "to find out whether a FLUSH waits for its data")
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=_probe, usage=command.error)
+
+
+def _add_tags(kinds: Any) -> None:
+    command = kinds.add_parser(
+        "tags", help="show how tags share a drive, and set their weights",
+        description="Show what each tag has and uses of the write buffer and of the banks of an "
+                    "NVMe drive with tags. A tag with a weight has a share of the banks. The "
+                    "drive forgets weights at power-off.")
+    command.add_argument("path", metavar="DEVICE")
+    command.add_argument("--weight", metavar="TAG=WEIGHT", type=_weight, action="append",
+                         default=[], help="give a tag a weight of 1 to "
+                         f"{tag_shares.WEIGHT_MAX}, 0 takes it away; may be given repeatedly")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(run=_tags)
+
+
+def _weight(text: str) -> tuple[int, int]:
+    tag, separator, weight = text.partition("=")
+    if not (separator and tag.isdecimal() and weight.isdecimal()
+            and int(weight) <= tag_shares.WEIGHT_MAX):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: not TAG=WEIGHT with a weight of 0 to {tag_shares.WEIGHT_MAX}")
+    return int(tag), int(weight)
+
+
+def _tags(arguments: argparse.Namespace) -> None:
+    _number(arguments.path)
+    try:
+        for tag, weight in arguments.weight:
+            tag_shares.set_weight(arguments.path, tag, weight)
+        found = tag_shares.read_shares(arguments.path)
+    except tag_shares.SharesError as error:
+        raise ProbeError(str(error)) from error
+    except OSError as error:
+        raise ProbeError(f"{arguments.path}: {error.strerror}") from error
+    if arguments.json:
+        print(json.dumps([dataclasses.asdict(share) for share in found], indent=2))
+        return
+    print(f"{'tag':>6} {'weight':>6} {'share':>7} {'buffered':>8} {'flushes':>8} "
+          f"{'buffer wait':>11} {'bank time':>10} {'bank wait':>10}")
+    for share in found:
+        print(f"{share.tag:6} {share.weight or '-':>6} {share.share or '-':>7} "
+              f"{share.buffered:8} {share.flushes:8} {share.buffer_wait_ns / 1e6:8.0f} ms "
+              f"{share.bank_ns / 1e6:7.0f} ms {share.bank_wait_ns / 1e6:7.0f} ms")
 
 
 def _number(path: str) -> DeviceNumber:

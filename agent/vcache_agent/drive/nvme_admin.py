@@ -22,6 +22,7 @@ _CONTROL_FUA = 1 << 14
 
 GET_LOG_PAGE = 0x02
 IDENTIFY = 0x06
+SET_FEATURES = 0x09
 GET_FEATURES = 0x0A
 ALL_NAMESPACES = 0xFFFFFFFF
 
@@ -35,7 +36,7 @@ def namespace(descriptor: int) -> int:
 
 
 def read(descriptor: int, opcode: int, nsid: int, size: int, cdw10: int,
-         cdw11: int = 0) -> bytes | None:
+         cdw11: int = 0, cdw12: int = 0) -> bytes | None:
     """Send an admin command that returns data; return the data, or None if the drive refuses.
 
     :param size: of the data in bytes
@@ -43,18 +44,20 @@ def read(descriptor: int, opcode: int, nsid: int, size: int, cdw10: int,
     """
     page = (ctypes.c_char * size)()
     command = bytearray(_PASSTHRU.pack(
-        opcode, 0, 0, nsid, 0, 0, 0, ctypes.addressof(page), 0, size, cdw10, cdw11, 0, 0, 0, 0,
+        opcode, 0, 0, nsid, 0, 0, 0, ctypes.addressof(page), 0, size, cdw10, cdw11, cdw12, 0, 0, 0,
         _DRIVERS_TIMEOUT, 0))
     return None if fcntl.ioctl(descriptor, _IOCTL_ADMIN_CMD, command) else page.raw
 
 
-def log_page(descriptor: int, page: int, size: int) -> bytes | None:
-    """Return the first bytes of a log page of the drive; None if it has no such page.
+def log_page(descriptor: int, page: int, size: int, offset: int = 0) -> bytes | None:
+    """Return bytes of a log page of the drive; None if it has no such page, or not so many bytes.
 
-    :param size: in bytes, a multiple of 4
+    :param size: in bytes, a multiple of 4, at most 256 KiB
+    :param offset: of the first byte, a multiple of 4
     :raises OSError: if the command cannot be sent
     """
-    return read(descriptor, GET_LOG_PAGE, ALL_NAMESPACES, size, page | (size // 4 - 1) << 16)
+    return read(descriptor, GET_LOG_PAGE, ALL_NAMESPACES, size, page | (size // 4 - 1) << 16,
+                cdw12=offset)
 
 
 def feature(descriptor: int, number: int, cdw11: int = 0) -> int | None:
@@ -67,6 +70,16 @@ def feature(descriptor: int, number: int, cdw11: int = 0) -> int | None:
     if fcntl.ioctl(descriptor, _IOCTL_ADMIN_CMD, command):
         return None
     return int(_PASSTHRU.unpack(command)[-1])
+
+
+def set_feature(descriptor: int, number: int, cdw11: int, cdw12: int = 0) -> int:
+    """Set a feature; return the status, 0 for success.
+
+    :raises OSError: if the command cannot be sent
+    """
+    command = bytearray(_PASSTHRU.pack(SET_FEATURES, 0, 0, 0, 0, 0, 0, 0, 0, 0, number, cdw11,
+                                       cdw12, 0, 0, 0, _DRIVERS_TIMEOUT, 0))
+    return int(fcntl.ioctl(descriptor, _IOCTL_ADMIN_CMD, command))
 
 
 def address_of(memory: mmap.mmap) -> int:
