@@ -40,15 +40,17 @@ static void vc_depth_try(struct vcache_depth *d, u32 value)
 	d->value = value;
 }
 
-static u32 vc_depth_step(const struct vcache_depth *d)
+static u32 vc_depth_step(const struct vcache_depth *d, bool down)
 {
+	if (down ? d->slow && d->value > 1 : d->fast)
+		return down ? d->value / 2 : d->value;
 	return d->value < 8 ? 1 : d->value / 4;
 }
 
 /* Try more, or fewer if @down. */
 static void vc_depth_next(struct vcache_depth *d, bool down)
 {
-	u32 step = d->fast && !down ? d->value : vc_depth_step(d);
+	u32 step = vc_depth_step(d, down);
 	u32 value = down ? d->value - step : d->value + step;
 
 	d->down = down;
@@ -96,23 +98,23 @@ static bool vc_depth_crowded(const struct vcache_depth *d, u64 rate, u64 latency
  */
 void vcache_depth_decide(struct vcache_depth *d, u64 rate, u64 latency)
 {
-	bool slow = latency > VC_DEPTH_LATENCY_MAX;
+	bool slow = latency > VC_DEPTH_LATENCY_MAX, first = slow && !d->slow;
 
 	if (vc_depth_crowded(d, rate, latency)) {
 		vcache_depth_settle(d, d->value > 1 ? d->value / 2 : 1);
 		return;
 	}
+	d->slow = slow;
 	if (d->before) {
 		vc_depth_judge(d, rate, latency);
 	} else {
 		d->rate = rate;
 		d->latency = latency;
-		if (slow && !d->slow && d->value > 1)
+		if (first && d->value > 1)
 			vc_depth_next(d, true);
 		else if (d->wait)
 			d->wait--;
 		else
 			vc_depth_next(d, !d->fast && !d->down && d->value > 1);
 	}
-	d->slow = slow;
 }

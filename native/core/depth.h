@@ -12,7 +12,8 @@
  * - A deeper one has to raise the rate by a quarter of what it raises the depth, in proportion:
  *   twice the depth needs a rate of 5/4. While that succeeds, the depth is doubled again. After
  *   the first failure it grows by a quarter only.
- * - A lower one, by a quarter, is kept if the rate falls by at most 1/16.
+ * - A lower one, by a quarter, or by half while the latency is long, is kept if the rate falls by
+ *   at most 1/16.
  *
  * After a try without success, there is no other for VC_DEPTH_WAIT epochs. Then both directions
  * alternate. So nothing stays in a queue that brings nothing.

@@ -30,9 +30,12 @@ static void vc_queue_decide(struct vcache_queue *q)
 {
 	u64 busy = q->busy ? q->busy : 1;
 	u32 before = q->depth.value;
+	u64 latency = div_u64(busy * before, q->epoch);
 
-	vcache_depth_decide(&q->depth, div64_u64(q->epoch * VC_NS_PER_S, busy),
-			    div_u64(busy * before, q->epoch));
+	if (latency > VC_QUEUE_SHORT)
+		vcache_depth_decide(&q->depth, div64_u64(q->epoch * VC_NS_PER_S, busy), latency);
+	else if (2 * latency <= VC_QUEUE_SHORT && 2 * before <= VC_QUEUE_MOST)
+		vcache_depth_settle(&q->depth, 2 * before);
 	/* The next request that waits for room begins an epoch; not one that waits for more. */
 	q->room = q->depth.value > before ? q->depth.value - before :
 					    q->depth.value < before;
@@ -55,7 +58,7 @@ void vcache_queue_sent(struct vcache_queue *q, u64 now)
 		q->busy += now - q->since;
 	}
 	q->since = now;
-	if (q->epoch >= VC_QUEUE_EPOCH && q->epoch >= 2 * q->depth.value)
+	if (q->epoch >= VC_QUEUE_EPOCH && q->epoch >= q->depth.value)
 		vc_queue_decide(q);
 }
 
@@ -68,7 +71,10 @@ void vcache_queue_end(struct vcache_queue *q, u64 now)
 {
 	u32 half = q->sent / 2;
 
-	if (now - q->began > VC_DEPTH_LATENCY_MAX && q->sent <= q->depth.value &&
-	    half > VC_QUEUE_FIRST)
-		vcache_depth_settle(&q->depth, half);
+	if (now - q->began <= VC_DEPTH_LATENCY_MAX || q->sent > q->depth.value ||
+	    half <= VC_QUEUE_FIRST)
+		return;
+	vcache_depth_settle(&q->depth, half);
+	q->epoch = 0;
+	q->busy = 0;
 }

@@ -7,6 +7,9 @@
  * do so. So a request is sent when there is room for it. How many there may be is learned, see
  * depth.h.
  *
+ * A queue whose latency is short grows also without a gain: it is in nobody's way, and the block
+ * layer may limit how many requests reach the device for some time (blk-wbt).
+ *
  * An epoch consists of the requests that had to wait for room, because the queue was full. The mean
  * latency follows from their rate, by Little's law. If the queue is larger than what is sent, there
  * are none. Then only the duration of all requests is known. If that is long, the queue gets
@@ -21,6 +24,9 @@
 
 /* Requests in flight to an origin about which nothing is known. */
 #define VC_QUEUE_FIRST		16U
+
+/* A latency up to this is short, ns: some requests of a disk. */
+#define VC_QUEUE_SHORT		10000000ULL
 
 /* Fewest requests of an epoch. */
 #define VC_QUEUE_EPOCH		64U

@@ -114,31 +114,32 @@ static void serial_disk(u64 noise)
 	run(&m, 15000 * MS, 128, 0);
 	run(&m, 60000 * MS, 128, 0);
 	CHECK(m.longest <= (noise ? 60 : 16) * MS);
-	CHECK(m.queue.depth.value <= (noise ? 6 : 2));
+	CHECK(m.queue.depth.value <= (noise ? 6 : 3));
 	CHECK(m.requests >= 14000);
 }
 
-/* A round trip that takes longer than the service, and then does not. */
+/* A round trip that takes longer than the service. The queue is short. */
 static void parallel_device(void)
 {
 	struct model m = origin(2 * MS, MS, 32);
 
 	run(&m, 1000 * MS, 1024, 0);
-	CHECK(m.queue.depth.value >= 80 && m.queue.depth.value <= 160);
+	CHECK(m.queue.depth.value >= 80);
 	CHECK(m.requests >= 28000);
-	m.trip = 0;
-	run(&m, 5000 * MS, 1024, 0);
-	CHECK(m.queue.depth.value >= 28 && m.queue.depth.value <= 48);
-	CHECK(m.requests >= 140000);
+	CHECK(m.longest <= 10 * MS);
 }
 
 /* What is sent without waiting, because the queue has become deeper, does not count. */
 static void nothing_gained(void)
 {
-	struct model m = origin(0, 400 * US, 1);
+	struct model m = origin(0, 2 * MS, 1);
 
 	run(&m, 2000 * MS, 128, 0);
 	CHECK(m.deepest == 2 * VC_QUEUE_FIRST);
+	/* And while a longer queue becomes shorter, nothing is sent. */
+	m = origin(0, 4 * MS, 4);
+	run(&m, 10000 * MS, 128, 0);
+	CHECK(m.queue.depth.value <= 10);
 }
 
 /* An epoch has enough requests to tell something. */
@@ -156,7 +157,7 @@ static void epochs(void)
 		vcache_queue_sent(&q, now += 10 * MS);
 	CHECK(q.depth.value == VC_QUEUE_FIRST);
 	vcache_queue_sent(&q, now += 10 * MS);
-	CHECK(q.depth.value == VC_QUEUE_FIRST * 3 / 4);
+	CHECK(q.depth.value == VC_QUEUE_FIRST / 2);
 	CHECK(q.depth.latency == VC_QUEUE_FIRST * 10 * MS && q.depth.rate == 100);
 }
 
@@ -213,7 +214,7 @@ static void changes(void)
 	CHECK(m.queue.depth.value >= 12);
 	m.channels = 1;
 	m.service = 8 * MS;
-	run(&m, 3000 * MS, 128, 0);
+	run(&m, 6000 * MS, 128, 0);
 	run(&m, 3000 * MS, 128, 0);
 	CHECK(m.longest <= 60 * MS);
 	m.channels = 16;
