@@ -14,7 +14,7 @@
  * three quarters of a chunk are kept, so that space is gained; only half while its log has
  * more than its maximum.
  *
- * While an eighth of what a log has is empty, blocks need not be hot to be kept. Then the
+ * While a quarter of what a log has is empty, blocks need not be hot to be kept. Then the
  * chunk with the fewest live blocks is reclaimed, and space is gained without a loss. With
  * so much space a block is also promoted when it is missed once.
  */
@@ -63,13 +63,13 @@ struct vcache_keep {
 };
 
 /**
- * vcache_fits - is an eighth of what a log can have empty?
+ * vcache_fits - is a quarter of what a log can have empty?
  * @live: its live blocks
  * @cells: blocks that it can have
  */
 static inline bool vcache_fits(u32 live, u64 cells)
 {
-	return (u64)live * 8 <= cells * 7;
+	return (u64)live * 4 <= cells * 3;
 }
 
 /**

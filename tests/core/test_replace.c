@@ -47,16 +47,16 @@ static void test_the_hottest_are_kept(void)
 	}
 }
 
-/* While an eighth is empty and there is credit. */
+/* While a quarter is empty and there is credit. */
 static void test_when_any_is_kept(void)
 {
 	u32 price = ROOM * VC_CREDIT_KEEP;
 
-	CHECK(vcache_keep_any(875, 1000, price, ROOM));
-	CHECK(!vcache_keep_any(876, 1000, price, ROOM));
-	CHECK(!vcache_keep_any(875, 1000, price - 1, ROOM));
-	CHECK(!vcache_keep_any(3500000001U, 4000000000ULL, price, ROOM));
-	CHECK(vcache_keep_any(3500000000U, 4000000000ULL, price, ROOM));
+	CHECK(vcache_keep_any(750, 1000, price, ROOM));
+	CHECK(!vcache_keep_any(751, 1000, price, ROOM));
+	CHECK(!vcache_keep_any(750, 1000, price - 1, ROOM));
+	CHECK(!vcache_keep_any(3000000001U, 4000000000ULL, price, ROOM));
+	CHECK(vcache_keep_any(3000000000U, 4000000000ULL, price, ROOM));
 }
 
 /* The hottest three quarters, so that even the smallest chunk frees space. */

@@ -238,7 +238,7 @@ static struct vcache_chunk *vc_log_last(struct vcache_log *log, enum vcache_doma
 	       (c && vcache_log_frees_space(log, c, domain) ? c : NULL);
 }
 
-/* Is an eighth of the log's cells free, and is there a chunk to relocate? */
+/* Are a quarter of the log's cells free, and is there a chunk to relocate? */
 static bool vc_log_can_relocate(struct vcache_log *log, enum vcache_domain domain)
 {
 	return vcache_fits(atomic_read(&log->live), vcache_log_cells(log)) &&
