@@ -9,6 +9,7 @@ event, the tag, the weight, the override, the cached data and the dirty data mus
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import itertools
 import os
@@ -292,7 +293,19 @@ def forget_the_boot() -> None:
             if not path.is_dir():
                 path.unlink()
     for path in sorted(Path("/sys/fs/cgroup/machine").glob("qemu-*/**/"), reverse=True):
+        # A process that was killed is in its group until init has waited for it.
+        eventually(functools.partial(is_removed, path), f"{path} is empty")
+
+
+def is_removed(path: Path) -> bool:
+    """Remove a control group; return whether it had no process."""
+    try:
         path.rmdir()
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
 
 
 EVENTS: dict[str, Callable[[Instance], None]] = {
