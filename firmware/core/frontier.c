@@ -212,12 +212,13 @@ enum vs_status vs_put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 	struct vs_lane *l = &s->lane[vs_lane_of(s, f->block)];
 	uint32_t bank = f->block / s->c.geometry.blocks;
 	struct vs_block *b = &s->block[f->block];
+	vs_time at = vs_later(now, b->not_before);
 	enum vs_status status;
 
 	describe(s, f, oob);
 	*address = vs_page_address(s, f->block, page);
-	status = s->ops->program(s->ctx, vs_later(now, b->not_before),
-				 vs_place(s, *address), data, oob, done);
+	status = s->ops->program(s->ctx, at, vs_place(s, *address), data, oob,
+				 done);
 	if (status == VS_EMEDIA) {
 		b->retire = true;
 		l->failed++;
@@ -229,7 +230,7 @@ enum vs_status vs_put(struct vs_ssd *s, struct vs_frontier *f, bool meta,
 	}
 	if (status != VS_OK)
 		return status;
-	vs_share_charge(s, bank, vs_later(now, b->not_before), *done);
+	vs_share_charge(s, bank, at, *done);
 	s->stats.skipped += page - f->next;
 	programmed(s, f, page, oob);
 	if (!s->c.geometry.paired)

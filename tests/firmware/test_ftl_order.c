@@ -8,8 +8,10 @@
  */
 #include <string.h>
 
+#include "commands.h"
 #include "workload.h"
 #include "../../firmware/core/internal.h"
+#include "../../firmware/core/pairing.h"
 
 #define STEPS 400
 #define MOST_PROGRAMS 16384
@@ -18,6 +20,7 @@ struct program {
 	struct vs_page at;
 	uint64_t seq, checkpoint;
 	uint32_t type;
+	bool copy;
 	vs_time done;
 };
 
@@ -25,7 +28,7 @@ static struct program program[MOST_PROGRAMS];
 static uint32_t programs;
 static const struct vs_ssd *ssd;
 /* How often each rule applied to a page of another bank. */
-static unsigned int told, waited_for_root, waited_for_map, named;
+static unsigned int told, waited_for_root, waited_for_map, named, lines;
 
 static bool elsewhere(const struct program *p, struct vs_page at)
 {
@@ -60,6 +63,24 @@ static void check_there(uint32_t type, uint64_t checkpoint, struct vs_page at,
 	}
 }
 
+/* The word line of a page is not being programmed further: that could destroy the page. */
+static void check_line(struct vs_page data, struct vs_page at, vs_time now)
+{
+	uint32_t pages = ssd->c.geometry.pages, i;
+
+	if (!ssd->c.geometry.paired || data.bank == at.bank)
+		return;
+	for (i = 0; i < programs; i++) {
+		struct vs_page p = program[i].at;
+
+		if (p.bank != data.bank || p.block != data.block ||
+		    vs_pair_of_msb(pages, p.page) != data.page)
+			continue;
+		CHECK(program[i].done <= now);
+		lines++;
+	}
+}
+
 /*
  * The data that a log names is there. What has been replaced since is not needed, and may
  * have been programmed again.
@@ -85,6 +106,7 @@ static void check_named(struct vs_page at, const struct vs_meta *meta, vs_time n
 			continue;
 		CHECK(program[i].done <= now);
 		named++;
+		check_line(to, at, now);
 	}
 }
 
@@ -109,7 +131,7 @@ static enum vs_status program_checked(void *ctx, vs_time now, struct vs_page at,
 	CHECK(status == VS_OK && programs < MOST_PROGRAMS);
 	program[programs++] = (struct program){
 		at, oob->seq, oob->type == VS_PAGE_DATA ? 0 : meta->checkpoint,
-		oob->type, *done,
+		oob->type, (oob->flags & VS_OOB_COPY) != 0, *done,
 	};
 	return status;
 }
@@ -131,6 +153,35 @@ static void test_order(struct vs_config c, uint64_t seed)
 	device_free(&d);
 }
 
+/* A flush whose pages need no log is complete when both copies of them are. */
+static void test_copies(struct vs_config c, uint64_t seed)
+{
+	struct vs_nand_ops ops = nand_ops;
+	struct device d = device_new(c, seed);
+	uint32_t copies = 0, step, i;
+
+	programs = 0;
+	device_format(&d);
+	ops.program = program_checked;
+	d.ssd->ops = &ops;
+	ssd = d.ssd;
+	for (step = 0; step < STEPS; step++) {
+		/* The second copy may have to wait for another tag's write. */
+		write_one(&d, 1 + step % 3, check_below(&seed, (unsigned int)
+							vs_blocks(d.ssd)));
+		if (check_below(&seed, 3))
+			continue;
+		i = programs;
+		flush_tag(&d, 1 + step % 3);
+		for (; i < programs; i++) {
+			CHECK(!program[i].copy || program[i].done <= d.now);
+			copies += program[i].copy;
+		}
+	}
+	CHECK(copies);
+	device_free(&d);
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
@@ -139,8 +190,12 @@ int main(int argc, char **argv)
 	check_seed = seed;
 	for (i = 0; i < SHAPES; i++)
 		test_order(shape(i, VS_TAGGED), seed * 4 + i % 4);
-	printf("told of %u pages; waited for %u pages of roots, %u of maps, %u of data\n",
-	       told, waited_for_root, waited_for_map, named);
-	CHECK(told && waited_for_root && waited_for_map && named);
+	for (i = 0; i < SHAPES; i++) {
+		if (shape(i, VS_TAGGED).sync_copies == 2)
+			test_copies(shape(i, VS_TAGGED), seed);
+	}
+	printf("told of %u pages; waited for %u pages of roots, %u of maps, %u of data, %u of word lines\n",
+	       told, waited_for_root, waited_for_map, named, lines);
+	CHECK(told && waited_for_root && waited_for_map && named && lines);
 	return 0;
 }

@@ -87,7 +87,7 @@ MUTATIONS = [
 RUNS: list[tuple[str | int, ...]] = [
     ("test_media", "idle", 0, 0, 2, 3), ("test_media", "idle", 1, 0, 1, 3),
     ("test_media", "cut", 1, 1, 1, 3), ("test_media", "cut", 1, 0, 1, 3),
-    ("test_ftl_order",), ("test_powercut", "sweep", 1, 1, 1),
+    ("test_ftl_order", 3), ("test_powercut", "sweep", 1, 1, 1),
     ("test_ftl_media", 1), ("test_ftl", 1),
     ("test_powercut", "sweep", 2, 0, 2), ("test_powercut", "bad-sweep", 1, 0, 2),
     ("test_powercut", "bad-sweep", 2, 0, 2), ("test_powercut", "bad-long", 1, 0, 1),

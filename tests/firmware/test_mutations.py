@@ -142,7 +142,8 @@ MUTATIONS = [
 ]
 
 #: Programs of single cases.
-SINGLE = ("test_ftl", "test_ftl_flush", "test_ftl_trim", "test_ftl_handles", "test_ftl_share")
+SINGLE = ("test_ftl", "test_ftl_flush", "test_ftl_trim", "test_ftl_handles", "test_ftl_share",
+          "test_ftl_order")
 #: Kind, shape, personality, seed.
 RUNS = [
     ("long", 1, 0, 1), ("sweep", 1, 0, 1), ("sweep", 1, 0, 2), ("sweep", 0, 0, 2),
@@ -153,7 +154,7 @@ RUNS = [
     ("long", 4, 0, 2), ("long", 3, 1, 1), ("sweep", 3, 0, 2), ("sweep", 1, 0, 21),
     ("sweep", 1, 0, 14), ("long", 1, 0, 14), ("long", 3, 0, 3),
     ("long", 1, 1, 3), ("long", 1, 0, 7), ("long", 3, 1, 8), ("long", 3, 0, 5),
-    ("recovery", 0, 0, 1),
+    ("recovery", 0, 0, 1), ("bad-long", 3, 0, 1),
 ]
 
 

@@ -61,7 +61,8 @@ MUTATIONS = [
 
 #: Program and arguments.
 RUNS: list[tuple[str | int, ...]] = [
-    ("test_ftl_media", 1), ("test_media", "idle", 11, 0, 2, 7), ("test_media", "cut", 11, 0, 1, 3),
+    ("test_ftl_media", 1), ("test_ftl_order",), ("test_media", "idle", 11, 0, 2, 7),
+    ("test_media", "cut", 11, 0, 1, 3),
     ("test_media", "cut", 12, 0, 1, 3), ("test_media", "idle", 13, 0, 1, 3),
     ("test_media", "cut", 10, 0, 2, 3), ("test_media", "cut", 12, 0, 3, 1),
     ("test_media", "cut", 11, 0, 3, 1), ("test_powercut", "sweep", 10, 0, 1),
