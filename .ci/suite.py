@@ -292,14 +292,14 @@ def attempt(suite: Suite, quick: bool, *, quiet: bool = False) -> Counts:
 
 
 def lanes(processors: int, gib: float) -> int:
-    """Return how many suites run at a time: one more than processors, since some of them sleep.
+    """Return how many suites run at a time: two more than processors, since many of them sleep.
 
     There are fewer, but at least two, if they would need more memory than there is.
 
     :param processors: number of processors
     :param gib: memory of the machine
     """
-    return max(2, min(processors + 1, int(gib // SUITE_GIB)))
+    return max(2, min(processors + 2, int(gib // SUITE_GIB)))
 
 
 def run_all(suites: list[Suite], quick: bool) -> Counts:

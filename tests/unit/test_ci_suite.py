@@ -186,7 +186,7 @@ def test_processor_time_includes_that_of_children(suite: types.ModuleType, tmp_p
 
 
 @pytest.mark.parametrize(("processors", "gib", "wanted"), [
-    (1, 64, 2), (2, 23.4, 3), (2, 7.7, 3), (2, 7, 2), (2, 2, 2), (8, 64, 9), (64, 31, 12)])
+    (1, 64, 3), (2, 23.4, 4), (2, 7.7, 3), (2, 7, 2), (2, 2, 2), (8, 64, 10), (64, 31, 12)])
 def test_suites_at_a_time(suite: types.ModuleType, processors: int, gib: float, wanted: int
                           ) -> None:
     assert suite.lanes(processors, gib) == wanted
