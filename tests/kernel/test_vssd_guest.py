@@ -238,11 +238,17 @@ def test_persist_keeps_a_warm_cache_over_a_restart_of_both() -> None:
         with both.daemon(), Disk(both.path) as disk:
             for place in range(64):
                 disk.write(place * 128, pattern(place, 128))
-            for _ in range(8):
+
+            def warmed() -> bool:
                 for place in range(64):
                     disk.read(place * 128, 128)
+                return both.cache.status().used > 0
+
+            # dm-cache promotes blocks in the background.
+            for _ in range(8):
+                warmed()
+            assert stack.wait_until(warmed, 120)
             used = both.cache.status().used
-            assert used > 0
         both.cache.close()
         dm.remove(both.vssd.name)
         dm.create(both.vssd.name)
