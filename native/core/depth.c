@@ -42,8 +42,10 @@ static void vc_depth_try(struct vcache_depth *d, u32 value)
 
 static u32 vc_depth_step(const struct vcache_depth *d, bool down)
 {
-	if (down ? d->slow && d->value > 1 : d->fast)
-		return down ? d->value / 2 : d->value;
+	if (down && d->slow && d->value > 1)
+		return d->value / 2;
+	if (!down && d->fast)
+		return d->value;
 	return d->value < 8 ? 1 : d->value / 4;
 }
 
@@ -76,7 +78,7 @@ static void vc_depth_judge(struct vcache_depth *d, u64 rate, u64 latency)
 		d->latency = latency;
 		vc_depth_next(d, d->down);
 	} else if (d->fast && d->down) {
-		/* It was the first try: more may bring more. */
+		/* The latency is the device's own, so a deeper queue may raise the rate. */
 		d->value = d->before;
 		vc_depth_next(d, false);
 	} else {

@@ -51,8 +51,8 @@
 
 #include "../../core/crc32c.h"
 #include "../../core/flow.h"
-#include "../../core/queue.h"
 #include "../../core/ghost.h"
+#include "../../core/queue.h"
 #include "../../core/recover.h"
 #include "../base/range.h"
 #include "../buffer/buffer.h"
