@@ -62,7 +62,6 @@ void vcache_flight_init(struct vcache_volume *v)
 	vcache_queue_init(&v->queue);
 	atomic_set(&v->writes, 0);
 	init_waitqueue_head(&v->room);
-	v->low = 0;
 	v->writing = 0;
 }
 

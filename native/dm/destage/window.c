@@ -52,24 +52,15 @@ static void vc_window_written(struct bio *bio)
 {
 	struct vcache_volume *v = ((struct vcache_window *)bio->bi_private)->vol;
 
-	if (atomic_dec_return(&v->writes) <= READ_ONCE(v->low))
-		wake_up(&v->room);
+	atomic_dec(&v->writes);
+	wake_up(&v->room);
 	vcache_window_end_io(bio);
 }
 
-/*
- * Send a request to the origin when the queue has room for it. If it is full, wait until there is
- * room for several: to wake up for each one would take longer than a fast origin does.
- */
+/* Send a request to the origin when the queue has room for it. */
 static void vc_window_submit(struct vcache_volume *v, struct bio *bio)
 {
-	u32 depth = v->queue.depth.value;
-
-	if (atomic_read(&v->writes) >= depth) {
-		WRITE_ONCE(v->low, depth - 1 - depth / 4);
-		smp_mb(); /* before the look at the counter, whose end looks at low */
-		wait_event(v->room, atomic_read(&v->writes) <= v->low);
-	}
+	wait_event(v->room, atomic_read(&v->writes) < v->queue.depth.value);
 	atomic_inc(&v->writes);
 	submit_bio_noacct(bio);
 	vcache_queue_sent(&v->queue, ktime_get_ns());

@@ -135,8 +135,7 @@ struct vcache_lane {
  * @flow: how many windows it takes at a time; of destage
  * @queue: how many requests of these; of destage
  * @writes: requests of destage to the origin in flight
- * @room: woken when at most @low of them are left
- * @low: see @room; of destage
+ * @room: woken when one of them is complete
  * @writing: windows with such requests; of destage
  * @limits: of destage, set by an operator
  * @limit_next: when the next window may begin because of them, ns; of destage
@@ -193,7 +192,6 @@ struct vcache_volume {
 	struct vcache_queue queue;
 	atomic_t writes;
 	wait_queue_head_t room;
-	u32 low;
 	u32 writing;
 	struct vcache_limits limits;
 	u64 limit_next;
