@@ -211,9 +211,9 @@ class AppServer:
     def _save(self) -> None:
         sharing = self._shared.sharing
         processes = {one.number: one.process for one in self._connections.values()}
-        entries = [(*processes[number], app.name, app.held + app.owed)
+        entries = [(*processes[number], app.name, app.held + app.revoked)
                    for number, app in sharing.apps.items() if number in processes]
-        entries += [(*process, app.name, app.held + app.owed)
+        entries += [(*process, app.name, app.held + app.revoked)
                     for process, app in sharing.absent.items()]
         text = json.dumps([entry for entry in entries if entry[3]])
         if text != self._saved:

@@ -6,7 +6,7 @@ the blocks 0 to :attr:`Sharing.cache` - 1, and applications get blocks from the 
 All consumers together have no more than the host allows; which blocks these are, the guest chooses.
 
 Blocks that nobody has any more are discarded at once: then they count no more for the quota on the
-host, and read as zeroes for the next consumer. Blocks that are taken by force are *owed*: nobody
+host, and read as zeroes for the next consumer. Blocks that are taken by force are *revoked*: nobody
 gets them until the application has given them up or its process is gone, because it may still
 write to them.
 """
@@ -42,14 +42,14 @@ class App:
     :param name: for messages
     :param claim: weight and minimum
     :param held: blocks that it has
-    :param owed: blocks that were taken and not given up
+    :param revoked: blocks that were taken and not given up
     :param told: how many it may keep, as the last request said; None: there is no request
     """
 
     name: str
     claim: Claim
     held: Ranges = ()
-    owed: Ranges = ()
+    revoked: Ranges = ()
     told: int | None = None
 
 
@@ -120,39 +120,40 @@ class Sharing:
         """Remove an application that has ended its connection, and so uses no block any more."""
         app = self.apps.pop(number, None)
         if app is not None:
-            self._free(union(app.held, app.owed))
+            self._free(union(app.held, app.revoked))
 
     def abandon(self, number: int, process: Process) -> None:
         """Remove an application whose process may go on to use its blocks."""
         app = self.apps.pop(number, None)
         if app is not None:
-            self.keep_absent(process, app.name, app.held, app.owed)
+            self.keep_absent(process, app.name, app.held, app.revoked)
 
-    def keep_absent(self, process: Process, name: str, held: Ranges, owed: Ranges = ()) -> None:
+    def keep_absent(self, process: Process, name: str, held: Ranges, revoked: Ranges = ()) -> None:
         """Keep blocks that a process may still use."""
         before = self.absent.get(process, App(name, Claim()))
         self.absent[process] = App(name, Claim(), union(before.held, held),
-                                   union(before.owed, owed))
+                                   union(before.revoked, revoked))
 
     def gone(self, process: Process) -> None:
         """Note that a process uses none of its earlier blocks any more."""
         app = self.absent.pop(process, None)
         if app is not None:
-            self._free(union(app.held, app.owed))
+            self._free(union(app.held, app.revoked))
 
     def gave(self, number: int, ranges: tuple[Range, ...]) -> None:
         """Note that an application does not use blocks any more; only its own ones count."""
         app = self.apps[number]
         given = normal(ranges)
-        mine = both(union(app.held, app.owed), given)
-        app.held, app.owed = without(app.held, given), without(app.owed, given)
+        mine = both(union(app.held, app.revoked), given)
+        app.held, app.revoked = without(app.held, given), without(app.revoked, given)
         self._free(mine)
 
     def lost(self, ranges: tuple[Range, ...]) -> Sends:
         """Note that the host has taken blocks by force; return what applications are told."""
         gone = normal(ranges)
         for app in self.absent.values():
-            app.held, app.owed = without(app.held, gone), union(app.owed, both(app.held, gone))
+            app.revoked = union(app.revoked, both(app.held, gone))
+            app.held = without(app.held, gone)
         return [send for number, app in self.apps.items()
                 for send in self._take(number, app, both(app.held, gone))]
 
@@ -166,7 +167,7 @@ class Sharing:
         parts = self.targets()[1]
         for app in self.absent.values():
             taken = last(app.held, self.used - self.size)
-            app.held, app.owed = without(app.held, taken), union(app.owed, taken)
+            app.held, app.revoked = without(app.held, taken), union(app.revoked, taken)
             self._release(taken)
         for number, app in self.apps.items():
             taken = last(app.held, min(count(app.held) - parts[number], self.used - self.size))
@@ -207,7 +208,7 @@ class Sharing:
             yield number, Reclaim(self._request & 0xFFFFFFFF, part, deadline_ms)
 
     def _take(self, number: int, app: App, taken: Ranges) -> Sends:
-        app.held, app.owed = without(app.held, taken), union(app.owed, taken)
+        app.held, app.revoked = without(app.held, taken), union(app.revoked, taken)
         return [(number, message) for message in lists(Forced, taken)]
 
     def _all(self) -> Iterator[App]:
@@ -220,7 +221,7 @@ class Sharing:
         if cache:
             found.append(Range(0, cache))
         for app in self._all():
-            found += app.held + app.owed
+            found += app.held + app.revoked
         return normal(found)
 
     def _free(self, ranges: Ranges) -> None:

@@ -353,7 +353,7 @@ static void give_back(struct vs_ssd *s)
 	struct vs_log *l = &s->log[s->taker], *back = &s->log[s->gc_log];
 
 	while (vs_share_over(s, s->taker) && l->leaving &&
-	       s->free_count + back->leaving < s->owed)
+	       s->free_count + back->leaving < s->guaranteed)
 		leaving_add(s, back, leaving_take(s, l));
 }
 

@@ -279,7 +279,7 @@ enum vs_status vs_gc_owed(struct vs_ssd *s, vs_time now)
 	if (s->c.mapping != VS_MAP_PAGE)
 		return VS_OK;
 	for (bank = 0; status == VS_OK && bank < s->banks; bank++) {
-		s->payer = s->bank[bank].owes;
+		s->payer = s->bank[bank].gc_payer;
 		if (s->bank[bank].gc_debt >= 256)
 			status = ahead(s, vs_lane_of(s, bank * s->c.geometry.blocks),
 				       bank, now);
@@ -309,7 +309,7 @@ enum vs_status vs_gc(struct vs_ssd *s, uint32_t lane, uint32_t bank,
 
 	if (vs_room(s, lane) > vs_reserve(s, lane))
 		s->bank[bank].gc_debt += pace(s, lane, bank);
-	s->bank[bank].owes = s->payer;
+	s->bank[bank].gc_payer = s->payer;
 	if (!s->urgent)
 		status = ahead(s, lane, bank, now);
 	while (status == VS_OK && vs_room(s, lane) <= vs_reserve(s, lane)) {

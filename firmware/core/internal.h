@@ -123,7 +123,7 @@ struct vs_rescue {
  * @done: when all is programmed that it has been given
  * @copied_at: when both copies of its last page are there, if it has two
  * @holder: whose the last of that is, an index of vs_log
- * @owes: who is to pay for what collection has put off, an index of vs_log
+ * @gc_payer: for whose programs collection is put off, an index of vs_log
  * @free: blocks in state FREE
  * @pending: pending blocks: erasable once changes of the map are durable
  * @copied: of these, with copies, for which it takes a checkpoint
@@ -140,7 +140,7 @@ struct vs_bank {
 	vs_time done;
 	vs_time copied_at;
 	uint32_t holder;
-	uint32_t owes;
+	uint32_t gc_payer;
 	uint32_t free;
 	uint32_t pending;
 	uint32_t copied;
@@ -206,7 +206,7 @@ struct vs_lane {
  * @active_until: when its share is lent if it sends nothing more
  * @reserved: free entries that only this tag may take
  * @leaving: entries that this tag waits for until their content is on the NAND; those of
- *	the log of collection are for whoever has too little
+ *	the log of collection are for tags below their share
  * @leaving_head: the first one
  * @leaving_tail: the last one
  * @seq: of its newest page, as found by recovery
@@ -339,7 +339,7 @@ struct vs_ssd {
 	uint32_t buffered;
 	uint32_t payer;		/* whose work the banks do, an index of log */
 	uint32_t taker;		/* who gets the entries that become free */
-	uint32_t owed;		/* entries to be left to other tags */
+	uint32_t guaranteed;	/* entries to be left to other tags */
 	uint32_t set_aside;	/* of these, free */
 	bool alone;		/* no other tag is active */
 

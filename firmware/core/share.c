@@ -115,7 +115,7 @@ void vs_share_begin(struct vs_ssd *s, uint32_t log, vs_time now)
 
 	s->payer = log;
 	s->taker = log;
-	s->owed = 0;
+	s->guaranteed = 0;
 	s->set_aside = 0;
 	/*
 	 * A flush of Baseline covers all tags, so they have all in common. FAST, which has to
@@ -132,7 +132,7 @@ void vs_share_begin(struct vs_ssd *s, uint32_t log, vs_time now)
 		l->stats.share = vs_active(s, i, now) ?
 				 s->c.buffer_blocks * weight_of(l) / sum : 0;
 		if (i != log)
-			s->owed += guaranteed(s, l);
+			s->guaranteed += guaranteed(s, l);
 	}
 	vs_buffer_reap(s, s->gc_log, now);
 	set_aside(s, log);

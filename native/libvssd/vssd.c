@@ -22,7 +22,7 @@
  * @most: size of the disk in blocks; 0: not known yet
  * @request: number of the newest request for blocks
  * @held: blocks of the application
- * @owed: blocks that were taken, but that the application may still use
+ * @revoked: blocks that were taken, but that the application may still use
  * @message: the message that is handled
  * @error: the reason for the last error
  */
@@ -34,7 +34,7 @@ struct vssd {
 	uint32_t most;
 	uint32_t request;
 	struct vssd_set held;
-	struct vssd_set owed;
+	struct vssd_set revoked;
 	struct vssd_message message;
 	char error[VSSD_TEXT_MAX + 1];
 };
@@ -63,7 +63,7 @@ static int end(struct vssd *v, int error, const char *text)
 	 * vcache-guest gives the blocks to others when it sees the end. So it must not
 	 * see that while the application may use some: vssd_close() is the end then.
 	 */
-	if (!used(v, &lost) && !v->owed.n)
+	if (!used(v, &lost) && !v->revoked.n)
 		shutdown(v->fd, SHUT_RDWR);
 	vssd_set_clear(&lost);
 	return fail(v, error, text);
@@ -169,7 +169,7 @@ static int granted(struct vssd *v, const struct vssd_message *m)
 		struct vssd_range r = m->ranges[i];
 
 		if (r.first + r.blocks > v->most || vssd_set_meets(&all, r) ||
-		    vssd_set_meets(&v->owed, r))
+		    vssd_set_meets(&v->revoked, r))
 			error = -EPROTO;
 		if (!error)
 			error = vssd_set_add(&all, r);
@@ -206,12 +206,12 @@ static int reclaimed(struct vssd *v, const struct vssd_message *m)
  * Note blocks that the application may still use. Without memory for that, it cannot
  * give them up later; they then belong to nobody until the end of the connection.
  */
-static void owe(struct vssd *v, const struct vssd_set *lost)
+static void keep_revoked(struct vssd *v, const struct vssd_set *lost)
 {
 	size_t i;
 
 	for (i = 0; i < lost->n; i++)
-		if (vssd_set_add(&v->owed, lost->range[i]))
+		if (vssd_set_add(&v->revoked, lost->range[i]))
 			fail(v, -ENOMEM, "no memory");
 }
 
@@ -235,7 +235,7 @@ static int forced(struct vssd *v, const struct vssd_message *m)
 	vssd_set_clear(&v->held);
 	v->held = left;
 	if (used(v, &lost))
-		owe(v, &lost);
+		keep_revoked(v, &lost);
 	else
 		send_ranges(v, m->ranges, m->n, 0);
 	vssd_set_clear(&lost);
@@ -283,8 +283,8 @@ int vssd_dispatch(struct vssd *v)
 	return error ? error : done;
 }
 
-/* Remove ranges from the blocks that the application has and from those it owes. */
-static int remove_ranges(struct vssd_set *held, struct vssd_set *owed,
+/* Remove ranges from the blocks of an application, and from those revoked while it used them. */
+static int remove_ranges(struct vssd_set *held, struct vssd_set *revoked,
 			 const struct vssd_range *ranges, size_t n)
 {
 	int error = 0;
@@ -297,8 +297,8 @@ static int remove_ranges(struct vssd_set *held, struct vssd_set *owed,
 			return -EINVAL;
 		if (vssd_set_has(held, r))
 			error = vssd_set_remove(held, r);
-		else if (vssd_set_has(owed, r))
-			error = vssd_set_remove(owed, r);
+		else if (vssd_set_has(revoked, r))
+			error = vssd_set_remove(revoked, r);
 		else
 			error = -EINVAL;
 	}
@@ -307,26 +307,26 @@ static int remove_ranges(struct vssd_set *held, struct vssd_set *owed,
 
 int vssd_give(struct vssd *v, const struct vssd_range *ranges, size_t n)
 {
-	struct vssd_set held = { 0 }, owed = { 0 };
+	struct vssd_set held = { 0 }, revoked = { 0 };
 	int error;
 
 	if (v->ended)
 		return -ENOTCONN;
 	error = vssd_set_copy(&v->held, &held);
 	if (!error)
-		error = vssd_set_copy(&v->owed, &owed);
+		error = vssd_set_copy(&v->revoked, &revoked);
 	if (!error)
-		error = remove_ranges(&held, &owed, ranges, n);
+		error = remove_ranges(&held, &revoked, ranges, n);
 	if (error) {
 		vssd_set_clear(&held);
-		vssd_set_clear(&owed);
+		vssd_set_clear(&revoked);
 		return fail(v, error, error == -ENOMEM ? "no memory" :
 			    "a block is not held, or was named twice");
 	}
 	vssd_set_clear(&v->held);
-	vssd_set_clear(&v->owed);
+	vssd_set_clear(&v->revoked);
 	v->held = held;
-	v->owed = owed;
+	v->revoked = revoked;
 	return send_ranges(v, ranges, n, v->request);
 }
 
@@ -350,6 +350,6 @@ void vssd_close(struct vssd *v)
 		return;
 	close(v->fd);
 	vssd_set_clear(&v->held);
-	vssd_set_clear(&v->owed);
+	vssd_set_clear(&v->revoked);
 	free(v);
 }

@@ -66,8 +66,8 @@ static void give(struct vssd *v)
 
 	if (v->ended)
 		return;
-	if (v->owed.n) {
-		r = v->owed.range[0];
+	if (v->revoked.n) {
+		r = v->revoked.range[0];
 		r.blocks = 1;
 		vssd_give(v, &r, 1);
 		assert(r.first >= MOST || mine[r.first] == 2);

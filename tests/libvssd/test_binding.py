@@ -105,9 +105,9 @@ def test_blocks_are_given_for_another_weight(guest: Guest, app: App) -> None:
 def test_what_is_forced_is_confirmed(guest: Guest, app: App) -> None:
     app.obeys = False
     guest.hears(Deflate(1, 20, 0))
-    assert guest.shared.sharing.apps[1].owed == (Range(90, 10),)
+    assert guest.shared.sharing.apps[1].revoked == (Range(90, 10),)
     assert app.turn() == [("reclaim", 10, 0.0), ("forced", (Range(90, 10),))]
-    assert guest.shared.sharing.apps[1].owed == ()
+    assert guest.shared.sharing.apps[1].revoked == ()
 
 
 def test_what_is_still_in_use_is_given_to_nobody(guest: Guest, app: App) -> None:
@@ -122,12 +122,12 @@ def test_what_is_still_in_use_is_given_to_nobody(guest: Guest, app: App) -> None
         app.turn()
     assert app.vssd.held == (Range(80, 10),)
     guest.turn()
-    assert sharing.apps[1].owed == (Range(90, 10),)
+    assert sharing.apps[1].revoked == (Range(90, 10),)
     guest.hears(Inflate(2, 100))
     assert Range(90, 10) not in sharing.unused()
     app.vssd.give([Range(90, 10)])
     guest.turn()
-    assert sharing.apps[1].owed == ()
+    assert sharing.apps[1].revoked == ()
 
 
 def test_at_the_end_no_block_is_left(guest: Guest, app: App) -> None:
