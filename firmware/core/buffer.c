@@ -382,6 +382,7 @@ static uint32_t take(struct vs_ssd *s)
 		l->reserved -= l->reserved > 0;
 		return free_take(s);
 	}
+	/* Nothing is free, and not all is buffered, so somebody waits for some. */
 	for (i = 0; !l->leaving; i++)
 		l = &s->log[i];
 	return leaving_take(s, l);
