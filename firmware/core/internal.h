@@ -123,7 +123,7 @@ struct vs_rescue {
  * @done: when all is programmed that it has been given
  * @copied_at: when both copies of its last page are there, if it has two
  * @holder: whose the last of that is, an index of vs_log
- * @gc_payer: for whose programs collection is put off, an index of vs_log
+ * @gc_payer: whose programs made the collection necessary that is put off, an index of vs_log
  * @free: blocks in state FREE
  * @pending: pending blocks: erasable once changes of the map are durable
  * @copied: of these, with copies, for which it takes a checkpoint

@@ -2,8 +2,8 @@
 /*
  * How deep must a queue be, so that a device is used well?
  *
- * More than that only waits in the queue, where the reads of guests wait behind it. The depth is
- * learned, as BBR learns the rate of a connection: from what it brings, not from a model of the
+ * Requests beyond that only wait in the queue, and the reads of guests wait behind them. The depth
+ * is learned, as BBR learns the rate of a connection: from what it brings, not from a model of the
  * device.
  *
  * The caller measures rate and latency in epochs. In an epoch, the depth is constant. In some
@@ -16,11 +16,11 @@
  *   at most 1/16.
  *
  * After a try without success, there is no other for VC_DEPTH_WAIT epochs. Then both directions
- * alternate. So nothing stays in a queue that brings nothing.
+ * alternate. So requests do not stay in a queue without a gain.
  *
- * If the mean latency exceeds VC_DEPTH_LATENCY_MAX, a lower depth is tried at once, because that is
- * for how long a read may have to wait. If the rate falls then (in the first tries, by an eighth),
- * the device itself takes so long, and not the queue.
+ * If the mean latency exceeds VC_DEPTH_LATENCY_MAX, a lower depth is tried at once, because a read
+ * may have to wait for so long. If the rate falls then (in the first tries, by an eighth), the
+ * device itself takes so long, and not the queue.
  *
  * The depth is halved if the latency is twice that of the epoch before and the rate falls by a
  * quarter, because others use the device.
@@ -45,7 +45,7 @@
  * @before: the depth to return to if the present try fails; 0: the epoch is no try
  * @fast: no try has failed yet
  * @down: the last try was a lower depth
- * @slow: the latency is long, and a lower depth has been tried for that reason
+ * @slow: the latency of the last epoch was long; a lower depth has been tried
  * @wait: epochs until the next try
  * @rate: of the last epoch that counts, per second; 0: none
  * @latency: its mean latency, ns

@@ -161,7 +161,7 @@ static void epochs(void)
 	CHECK(q.depth.latency == VC_QUEUE_FIRST * 10 * MS && q.depth.rate == 100);
 }
 
-/* A disk that reorders requests has two thirds more with eight of them. */
+/* A disk that serves four requests at a time. */
 static void some_channels(void)
 {
 	struct model m = origin(0, 8 * MS, 4);
