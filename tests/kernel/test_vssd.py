@@ -134,6 +134,30 @@ def test_a_write_above_the_quota_is_refused(cache: str) -> None:
         assert device.table().split()[-1] == "3"
 
 
+@pytest.mark.parametrize("end", ["quota 2", "force"])
+def test_a_shrinking_disk_can_be_written_until_its_user_is_done(cache: str, end: str) -> None:
+    with stack.pool(cache) as pool, vssd(pool) as device, Disk(device.path) as disk:
+        disk.write(0, pattern(1, 8))
+        device.message("quota 2 keep")
+        assert device.table().split()[-1] == "2"
+        for _ in range(2):
+            # Neither a suspend nor chunks that are given back end it.
+            device.suspend()
+            device.resume()
+            disk.write(9 * MIB, pattern(2, 8))
+            device.message("release 9 1")
+        assert stack.wait_until(lambda: status(device).ready == 7)
+        for block in range(1, 8):
+            disk.write(block * MIB, pattern(3, 8))
+        assert refused(disk, 9 * MIB, write=True) == errno.ENOSPC
+        device.message("release 1 6")
+        assert status(device)[2:5] == (2, 8, 2)
+        device.message(end)
+        assert stack.wait_until(lambda: status(device).owned == 2)
+        assert ranges(device, "mapped") == [(0, 1), (7, 1)]
+        assert not status(device).taken
+
+
 @pytest.mark.parametrize("persist", [False, True])
 def test_no_byte_of_others_is_read(cache: str, persist: bool) -> None:
     """Every chunk is used, given back and used again, by two guests."""

@@ -149,9 +149,9 @@ class Load(threading.Thread):
             assert disk.read(place * 128, 128) == want, place
 
     def ahead(self) -> Callable[[], bool]:
-        """Return a function that tells whether it has gone on from here."""
+        """Return a function that tells whether it has gone on from here, or has failed."""
         goal = self.turns + 5
-        return lambda: self.turns > goal
+        return lambda: self.turns > goal or bool(self.error)
 
     def check(self) -> None:
         """Check everything."""
@@ -199,7 +199,22 @@ def test_the_cache_follows_the_size_under_load(writeback: bool) -> None:
                 fast = both.cache.status().blocks if size > 6 else 0
                 assert fast == max(size - 5, 0) * 16
                 assert stack.wait_until(work.ahead(), 120)
+                assert not work.error, size
         assert both.server.session.taken == 0
+
+
+def test_writes_succeed_while_the_cache_is_about_to_shrink() -> None:
+    """Until the guest has shrunk its cache, dm-cache may use blocks that have no data yet."""
+    with pair(writeback=True) as both:
+        both.vssd.message("release 1 29")
+        with both.daemon():
+            with hanging(both.cache), load(both) as work:
+                both.server.resize(8, time.monotonic(), 600)
+                assert stack.wait_until(
+                    lambda: both.cache.status().used > 150 or bool(work.error), 120)
+            both.until(lambda: both.cache.size == 8 and not both.server.session.busy)
+            assert not both.server.session.taken
+        assert not status(both.vssd).refused
 
 
 def test_a_guest_that_is_silent_loses_blocks_but_no_data() -> None:

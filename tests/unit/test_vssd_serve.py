@@ -34,13 +34,16 @@ class Model:
     def __init__(self, target: str = "vcache-vssd") -> None:
         self.target, self.quota = target, 8
         self.mapped, self.taken, self.said = set(range(8)), {9}, list[str]()
-        self.refuse = False
+        self.refuse, self.kept = False, 0
+
+    def _owned(self) -> int:
+        return max(self.quota, len(self.mapped), self.kept)
 
     def table(self, device: str) -> Lines:
         return (Line(0, MOST * 2048, self.target, f"254:1 5 {self.quota} 1 persist"),)
 
     def status(self, name: str) -> Lines:
-        owned = max(self.quota, len(self.mapped))
+        owned = self._owned()
         return (Line(0, MOST * 2048, self.target,
                      f"2048 {MOST} {self.quota} {owned} {len(self.mapped)} "
                      f"{owned - len(self.mapped)} {len(self.taken)} 0 0"),)
@@ -50,12 +53,14 @@ class Model:
             raise DmError(errno.ENOSPC, "refused")
         self.said.append(text)
         match text.split():
-            case ["quota", blocks]:
+            case ["quota", blocks, *keep]:
+                self.kept = self._owned() if keep == ["keep"] else 0
                 self.quota = int(blocks)
             case ["release", first, blocks]:
                 self.mapped -= set(range(int(first), int(first) + int(blocks)))
                 self.taken -= set(range(int(first), int(first) + int(blocks)))
             case ["force"]:
+                self.kept = 0
                 self.taken |= set(sorted(self.mapped)[self.quota:])
                 self.mapped -= self.taken
 
@@ -113,8 +118,12 @@ def test_a_guest_gives_up_blocks(server: Server, model: Model) -> None:
     server.resize(5, 0, 30)
     guest.say(Give(1, False, (Range(1, 2), Range(4, 1), Range(8, 50))))
     server.step(1)
-    assert model.said == ["quota 5", "release 1 2", "release 4 1", "release 8 2"]
-    assert guest.hear() == [Deflate(1, 5, 30000), Done(1, 5)]
+    assert model.said == ["quota 5 keep", "release 1 2", "release 4 1", "release 8 2"]
+    assert guest.hear() == [Deflate(1, 5, 30000)]
+    guest.say(Done(1, 5))
+    server.step(2)
+    assert model.said[4:] == ["quota 5"]
+    assert guest.hear() == [Done(1, 5)]
 
 
 def test_a_guest_hears_what_was_taken_now(server: Server, model: Model) -> None:

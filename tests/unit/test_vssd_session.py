@@ -66,9 +66,13 @@ def test_a_guest_with_other_versions_is_not_served(hello: Hello) -> None:
 def test_an_honest_guest_gives_up_blocks() -> None:
     host = session()
     host.received(HELLO, 0)
-    assert host.resize(12, 100, 30) == [SetQuota(12), Send(Deflate(1, 12, 30000))]
+    assert host.resize(12, 100, 30) == [SetQuota(12, keep=True), Send(Deflate(1, 12, 30000))]
     assert host.observed(full(20, 12), 101) == []
     assert host.received(Give(1, False, (Range(12, 8),)), 102) == [Release((Range(12, 8),))]
+    # It may still write, until it says that it does not.
+    assert host.observed(State(MOST, 12, 20, 12, 8), 102) == []
+    assert host.received(Done(1, 12), 103) == [SetQuota(12)]
+    assert host.received(Done(1, 12), 103) == []
     assert host.observed(full(12, 12), 103) == [Send(Done(1, 12))]
     assert not host.busy
     assert host.taken == 0
@@ -83,6 +87,42 @@ def test_blocks_of_a_silent_guest_are_taken_after_the_deadline() -> None:
     assert host.forced((Range(12, 8),)) == [Send(Forced(1, False, (Range(12, 8),)))]
     assert host.taken == 8
     assert host.observed(full(12, 12), 130) == [Send(Done(1, 12))]
+
+
+@pytest.mark.parametrize("done", [Done(2, 12), Done(0, 12), Done(1, 13)])
+def test_a_guest_that_is_not_done_keeps_its_blocks(done: Done) -> None:
+    host = session()
+    host.received(HELLO, 0)
+    host.resize(12, 100, 30)
+    assert host.received(done, 101) == []
+    assert host.observed(State(MOST, 12, 20, 5, 15), 129) == []
+    # What has no data is taken as well.
+    assert host.observed(State(MOST, 12, 20, 5, 15), 130) == [Force()]
+    assert host.forced(()) == []
+    assert host.observed(State(MOST, 12, 20, 5, 15), 131) == []
+    assert host.observed(State(MOST, 12, 12, 5, 7), 132) == [Send(Done(1, 12))]
+
+
+def test_a_growth_follows_a_shrink_that_is_under_way() -> None:
+    host = session()
+    host.received(HELLO, 0)
+    host.resize(8, 100, 30)
+    assert host.resize(12, 101, 30) == [SetQuota(12, keep=True)]
+    assert host.observed(full(20, 12), 102) == []
+    assert host.received(Done(1, 8), 103) == [SetQuota(12)]
+    assert host.observed(State(MOST, 12, 12, 8, 4), 104) == [Send(Done(1, 8))]
+    assert host.busy
+    assert host.observed(State(MOST, 12, 12, 8, 4), 105) == [Send(Inflate(2, 12))]
+    assert not host.busy
+
+
+@pytest.mark.parametrize("size", [8, 12])
+def test_a_silent_guest_gains_no_time_by_another_size(size: int) -> None:
+    host = session()
+    host.received(HELLO, 0)
+    host.resize(8, 100, 30)
+    assert host.resize(size, 120, 30) == [SetQuota(size, keep=True)]
+    assert host.observed(full(20, size), 130) == [Force()]
 
 
 def test_without_a_daemon_nobody_is_waited_for() -> None:
@@ -109,7 +149,7 @@ def test_a_shrink_goes_on_after_a_restart_of_the_host() -> None:
     assert host.received(HELLO, 110) == [*welcome(12), Send(Deflate(1, 12, 20000))]
     assert host.observed(full(20, 12), 130) == [Force()]
     assert host.observed(full(12, 12), 131) == [Send(Done(1, 12))]
-    assert host.resize(10, 140, 1) == [SetQuota(10), Send(Deflate(2, 10, 1000))]
+    assert host.resize(10, 140, 1) == [SetQuota(10, keep=True), Send(Deflate(2, 10, 1000))]
 
 
 def test_a_growth_goes_on_after_a_restart_of_the_host() -> None:
@@ -131,7 +171,8 @@ def test_a_guest_is_told_what_it_has_lost_before() -> None:
 def test_blocks_without_data_are_not_forced() -> None:
     host = session()
     host.received(HELLO, 0)
-    host.resize(12, 100, 0)
+    host.resize(12, 100, 30)
+    host.received(Done(1, 12), 101)
     # The kernel returns these by itself.
     assert host.observed(State(MOST, 12, 20, 10, 0), 200) == []
     assert host.observed(State(MOST, 12, 12, 10, 2), 200) == [Send(Done(1, 12))]
@@ -154,6 +195,7 @@ def test_a_second_change_replaces_the_first() -> None:
     host.received(HELLO, 0)
     host.resize(10, 0, 30)
     host.resize(15, 1, 30)
+    assert host.observed(full(10, 15), 20) == [Send(Done(1, 10))]
     assert host.observed(full(15, 15), 60) == [Send(Inflate(2, 15))]
 
 
@@ -191,6 +233,7 @@ class Host(RuleBasedStateMachine):
         self.mapped: set[int] = set()
         self.quota, self.owned, self.now, self.deadline = quota, quota, 0.0, 0.0
         self.taken: set[int] = set()
+        self.keep = False
         self.host = Session(1 << 20, True, self.state())
         self.told = quota
 
@@ -200,13 +243,13 @@ class Host(RuleBasedStateMachine):
 
     def settle(self) -> None:
         """Blocks without data go to the pool, or come from it."""
-        self.owned = max(self.quota, len(self.mapped))
+        self.owned = max(self.owned if self.keep else 0, self.quota, len(self.mapped))
 
     def do(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
-                case SetQuota(blocks):
-                    self.quota = blocks
+                case SetQuota(blocks, keep):
+                    self.quota, self.keep = blocks, keep
                 case Release(ranges):
                     for one in ranges:
                         assert one.first + one.blocks <= MOST
@@ -215,7 +258,8 @@ class Host(RuleBasedStateMachine):
                 case Force():
                     assert self.now >= self.deadline
                     taken = sorted(self.mapped)[self.quota:]
-                    assert taken
+                    assert taken or self.keep
+                    self.keep = False
                     self.mapped -= set(taken)
                     self.taken |= set(taken)
                     self.do(self.host.forced(tuple(Range(block, 1) for block in taken)))
@@ -242,7 +286,8 @@ class Host(RuleBasedStateMachine):
         before = self.host.present
         smaller = blocks < self.host.size
         actions = self.host.resize(blocks, self.now, deadline)
-        self.deadline = self.now + deadline if before and smaller else 0
+        if smaller:
+            self.deadline = self.now + deadline if before else 0
         self.do(actions)
 
     @rule(block=st.integers(0, MOST - 1))
@@ -278,7 +323,7 @@ class Host(RuleBasedStateMachine):
     def wait_for_the_end(self) -> None:
         """Every change ends at last, whatever the guest does."""
         self.now = max(self.now, self.deadline)
-        for _ in range(2):
+        for _ in range(3):
             self.do(self.host.observed(self.state(), self.now))
         assert not self.host.busy
         assert self.host.size == self.host.target == self.quota == self.owned

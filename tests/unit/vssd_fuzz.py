@@ -137,11 +137,12 @@ class _Host:
     def __init__(self, rng: random.Random) -> None:
         self.rng, self.now = rng, 0.0
         self.quota, self.mapped, self.taken = MOST // 2, set(range(MOST // 2)), set[int]()
+        self.kept = 0
         self.session = Session(1 << 20, True, self.state())
         self.session.connected("disk")
 
     def state(self) -> State:
-        owned = max(self.quota, len(self.mapped))
+        owned = max(self.quota, len(self.mapped), self.kept)
         return State(MOST, self.quota, owned, len(self.mapped), owned - len(self.mapped))
 
     def turn(self, messages: list[Message]) -> None:
@@ -151,7 +152,7 @@ class _Host:
         if self.rng.random() < 0.05:
             self.do(self.session.resize(self.rng.randrange(MOST + 1), self.now, 30))
         free = sorted(set(range(MOST)) - self.mapped - self.taken)
-        if free and len(self.mapped) < self.quota:
+        if free and len(self.mapped) < max(self.quota, self.kept):
             self.mapped.add(self.rng.choice(free))
         self.do(self.session.observed(self.state(), self.now))
         assert self.session.size <= max(self.quota, len(self.mapped)), "the guest may use too much"
@@ -161,7 +162,8 @@ class _Host:
             match action:
                 case Send(message):
                     assert len(encode(message)) <= 12 + PAYLOAD_MAX
-                case SetQuota(blocks):
+                case SetQuota(blocks, keep):
+                    self.kept = self.state().owned if keep else 0
                     self.quota = blocks
                 case Release(ranges):
                     end = 0
@@ -172,6 +174,7 @@ class _Host:
                         self.mapped -= freed
                         self.taken -= freed
                 case Force():
+                    self.kept = 0
                     lost = set(sorted(self.mapped)[self.quota:])
                     self.mapped -= lost
                     self.taken |= lost

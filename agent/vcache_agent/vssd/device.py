@@ -61,9 +61,12 @@ class Device:
         _, most, quota, owned, mapped, ready = self._words()[:6]
         return State(most, quota, owned, mapped, ready)
 
-    def set_quota(self, blocks: int) -> None:
-        """Change how many blocks it may own."""
-        self._mapper.message(self._name, f"quota {blocks}")
+    def set_quota(self, blocks: int, *, keep: bool) -> None:
+        """Change how many blocks it may own.
+
+        :param keep: blocks above the quota stay until the next change, or until some are taken
+        """
+        self._mapper.message(self._name, f"quota {blocks}{' keep' if keep else ''}")
 
     def release(self, ranges: Iterable[Range]) -> None:
         """Free blocks that the guest does not need any more."""
@@ -71,7 +74,7 @@ class Device:
             self._mapper.message(self._name, f"release {one.first} {one.blocks}")
 
     def force(self) -> tuple[Range, ...]:
-        """Take blocks until the quota is kept. Return all that are taken now."""
+        """Take all blocks above the quota. Return those that had data."""
         before = set(self._blocks())
         self._mapper.message(self._name, "force")
         return tuple(_joined(block for block in self._blocks() if block not in before))

@@ -122,8 +122,8 @@ class Server:
             match action:
                 case Send(message):
                     self._send(message)
-                case SetQuota(blocks):
-                    self._device.set_quota(blocks)
+                case SetQuota(blocks, keep):
+                    self._device.set_quota(blocks, keep=keep)
                 case Release(ranges):
                     self._device.release(ranges)
                 case Force():

@@ -54,9 +54,14 @@ class Send:
 
 @dataclasses.dataclass(frozen=True)
 class SetQuota:
-    """Change the quota in the kernel."""
+    """Change the quota in the kernel.
+
+    :param keep: leave the guest the blocks above the quota until the next change, or until some
+        are taken
+    """
 
     blocks: int
+    keep: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +73,7 @@ class Release:
 
 @dataclasses.dataclass(frozen=True)
 class Force:
-    """Take blocks until the quota is kept; then call :meth:`Session.forced`."""
+    """Take all blocks above the quota; then call :meth:`Session.forced`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +86,16 @@ Action = Send | SetQuota | Release | Force | Recall
 
 @dataclasses.dataclass
 class _Shrinking:
-    """A shrink under way."""
+    """The device owns more than its quota.
+
+    :param request: what the guest answers with Done
+    :param deadline: when blocks are taken
+    :param keeps: the kernel leaves the guest all its blocks
+    """
 
     request: int
     deadline: float
+    keeps: bool
 
 
 def _inside(ranges: tuple[Range, ...], most: int) -> tuple[Range, ...]:
@@ -130,7 +141,7 @@ class Session:
         self.taken = 0
         self._request = int(state.owned > state.quota)
         # Whether there is a daemon is not known yet.
-        self._shrinking = _Shrinking(self._request, now + deadline) \
+        self._shrinking = _Shrinking(self._request, now + deadline, keeps=True) \
             if state.owned > state.quota else None
         # A growing guest is told its new size when the kernel has the blocks.
         self._grows = state.owned < state.quota
@@ -165,20 +176,20 @@ class Session:
             raise ValueError(f"size of {blocks} blocks, must be 0 to {self.most}")
         if not 0 <= deadline <= DEADLINE_MAX:
             raise ValueError(f"deadline of {deadline} s, must be 0 to {DEADLINE_MAX:g}")
-        self._shrinking, self._grows, self.target = None, False, blocks
-        actions: list[Action] = [SetQuota(blocks)]
+        self._grows, self.target = blocks > self.size, blocks
+        tell: list[Action] = []
         if blocks < self.size:
             self._request += 1
             # Without a daemon nobody could answer.
             wait = deadline if self.present else 0.0
-            self._shrinking = _Shrinking(self._request, now + wait)
+            self._shrinking = _Shrinking(self._request, now + wait, keeps=self.present)
             # A guest that asks meanwhile must not be told the old size.
             self.size = blocks
             if self.present:
-                actions.append(Send(Deflate(self._request, blocks, round(deadline * 1000))))
-        elif blocks > self.size:
-            self._grows = True
-        return actions
+                tell = [Send(Deflate(self._request, blocks, round(deadline * 1000)))]
+        # Otherwise a shrink that is under way goes on, and a growth follows it.
+        keeps = self._shrinking is not None and self._shrinking.keeps
+        return [SetQuota(blocks, keeps), *tell]
 
     def received(self, message: Message, now: float) -> list[Action]:
         """Handle a message of the guest. What does not fit the state is ignored."""
@@ -187,8 +198,9 @@ class Session:
                 return self._hello(message, now)
             case Give():
                 return self._give(message)
+            case Done():
+                return self._done(message)
             case _:
-                # A Done of the guest asks for nothing: the kernel is asked what it has.
                 return []
 
     def _hello(self, message: Hello, now: float) -> list[Action]:
@@ -216,6 +228,15 @@ class Session:
         ranges = _inside(message.ranges, self.most)
         return [Release(ranges)] if ranges else []
 
+    def _done(self, message: Done) -> list[Action]:
+        """Take back blocks without data, because the guest uses no more than its new size."""
+        shrinking = self._shrinking
+        if shrinking is None or not shrinking.keeps or message.request != shrinking.request \
+                or message.size > self.size:
+            return []
+        shrinking.keeps = False
+        return [SetQuota(self.target)]
+
     def observed(self, state: State, now: float) -> list[Action]:
         """Go on after the state of the device was read, each second or more often."""
         if self._shrinking is not None:
@@ -230,7 +251,8 @@ class Session:
         if state.owned <= state.quota:
             self._shrinking = None
             return [Send(Done(shrinking.request, self.size))] if self.present else []
-        if state.mapped > state.quota and now >= shrinking.deadline:
+        if now >= shrinking.deadline and (shrinking.keeps or state.mapped > state.quota):
+            shrinking.keeps = False
             return [Force()]
         # Blocks without data are on their way back to the pool.
         return []

@@ -216,6 +216,9 @@ int vc_vssd_force(struct vcache_vssd *s)
 	int r = 0;
 
 	mutex_lock(&s->mutex);
+	spin_lock_irq(&s->lock);
+	s->keep = false;
+	spin_unlock_irq(&s->lock);
 	for (block = s->blocks; block-- && !r; ) {
 		/* What has no block is returned by vc_vssd_fill_work(). */
 		if (READ_ONCE(s->mapped) <= READ_ONCE(s->quota))

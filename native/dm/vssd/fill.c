@@ -30,7 +30,7 @@ static bool vc_fill_surplus(struct vcache_vssd *s, u32 *chunk)
 	struct vc_vssd_stack *from = NULL;
 
 	spin_lock_irq(&s->lock);
-	if (vc_vssd_owned(s) > s->quota)
+	if (!s->keep && vc_vssd_owned(s) > s->quota)
 		from = s->raw.nr ? &s->raw : s->ready.nr ? &s->ready : NULL;
 	if (from)
 		*chunk = from->chunk[--from->nr];

@@ -19,6 +19,9 @@
  *   VC_VSSD_BUSY: its chunk is being taken away; requests wait
  *   VC_VSSD_TAKEN: its chunk was taken by force; requests fail until the block is discarded
  *
+ * While it shrinks with vcache_vssd.keep, chunks above the quota that have no block stay: its user
+ * may write to any block until it has given up some. Otherwise they go back to the pool at once.
+ *
  * DOC: Locks
  *
  *   vcache_vssd.mutex (one at a time removes blocks, or maps them durably)
@@ -81,6 +84,7 @@ struct vc_vssd_stack {
  * @map: its blocks
  * @lock: guards the counts, the stacks, and changes of @map
  * @quota: how many chunks it may own
+ * @keep: chunks above the quota are not returned; changes under @lock
  * @mapped: blocks that have a chunk
  * @taken: blocks in state VC_VSSD_TAKEN
  * @zeroing: chunks being zeroed
@@ -110,6 +114,7 @@ struct vcache_vssd {
 	struct vc_vssd_block *map;
 	spinlock_t lock; /* counts, stacks, changes of the map */
 	u32 quota;
+	bool keep;
 	u32 mapped;
 	u32 taken;
 	u32 zeroing;
@@ -185,7 +190,7 @@ void vc_vssd_work(struct work_struct *work);
 /* state.c */
 struct vcache_vssd *vc_vssd_get(struct mapped_device *md);
 void vc_vssd_put(struct vcache_vssd *s);
-int vc_vssd_set_quota(struct vcache_vssd *s, u32 quota);
+int vc_vssd_set_quota(struct vcache_vssd *s, u32 quota, bool keep);
 int vc_vssd_activate(struct vcache_vssd *s, struct vc_vssd_target *vt, sector_t sectors);
 void vc_vssd_suspend(struct vcache_vssd *s);
 void vc_vssd_resume(struct vcache_vssd *s);

@@ -132,10 +132,11 @@ void vc_vssd_put(struct vcache_vssd *s)
  * vc_vssd_set_quota - change how many chunks an elastic SSD may own
  * @s: the elastic SSD, which has a pool
  * @quota: so many
+ * @keep: do not return chunks above the quota before the next call, or before chunks are taken
  *
  * Return: 0; -ENOSPC: all elastic SSDs together would have more than the pool can give.
  */
-int vc_vssd_set_quota(struct vcache_vssd *s, u32 quota)
+int vc_vssd_set_quota(struct vcache_vssd *s, u32 quota, bool keep)
 {
 	struct vcache_vssd *other;
 	u64 sum = quota;
@@ -148,10 +149,12 @@ int vc_vssd_set_quota(struct vcache_vssd *s, u32 quota)
 	}
 	spin_lock_irq(&s->lock);
 	/* Less is always possible. */
-	if (quota > s->quota && sum > vcache_direct_space(s->pool))
+	if (quota > s->quota && sum > vcache_direct_space(s->pool)) {
 		r = -ENOSPC;
-	else
+	} else {
 		WRITE_ONCE(s->quota, quota);
+		s->keep = keep;
+	}
 	spin_unlock_irq(&s->lock);
 	mutex_unlock(&vc_vssds_lock);
 	return r;
@@ -350,7 +353,8 @@ static int vc_vssd_activate_noio(struct vcache_vssd *s, struct vc_vssd_target *v
 	}
 	if (r)
 		return r;
-	r = vc_vssd_set_quota(s, vt->quota);
+	/* A suspend does not end a shrink. */
+	r = vc_vssd_set_quota(s, vt->quota, s->keep);
 	if (r)
 		DMERR("%s: the elastic SSDs of the pool cannot have so many blocks",
 		      dm_device_name(s->md));

@@ -17,7 +17,7 @@
 #include "internal.h"
 
 #define VC_VSSD_MESSAGES \
-	"messages are: quota <blocks>, release <first block> <blocks>, force, list mapped|taken"
+	"messages are: quota <blocks> [keep], release <first block> <blocks>, force, list mapped|taken"
 
 static int vc_vssd_parse_pool(struct vc_vssd_target *vt, struct dm_target *ti, const char *path)
 {
@@ -186,7 +186,7 @@ static void vc_vssd_status(struct dm_target *ti, status_type_t type, unsigned in
 }
 
 /* A message changes what the table shows, so the quota lasts over a suspend. */
-static int vc_vssd_quota(struct vc_vssd_target *vt, u32 quota, const char **error)
+static int vc_vssd_quota(struct vc_vssd_target *vt, u32 quota, bool keep, const char **error)
 {
 	struct vcache_vssd *s = vt->vssd;
 	int r;
@@ -195,7 +195,7 @@ static int vc_vssd_quota(struct vc_vssd_target *vt, u32 quota, const char **erro
 	if (quota > s->blocks)
 		return -EINVAL;
 	*error = "the elastic SSDs of the pool cannot have so many blocks";
-	r = vc_vssd_set_quota(s, quota);
+	r = vc_vssd_set_quota(s, quota, keep);
 	if (r)
 		return r;
 	WRITE_ONCE(vt->quota, quota);
@@ -250,8 +250,9 @@ static int vc_vssd_message(struct dm_target *ti, unsigned int argc, char **argv,
 
 	if (!s->pool) {
 		error = "the device was never resumed";
-	} else if (argc == 2 && !strcasecmp(argv[0], "quota") && !kstrtou32(argv[1], 10, &nr)) {
-		r = vc_vssd_quota(vt, nr, &error);
+	} else if ((argc == 2 || (argc == 3 && !strcasecmp(argv[2], "keep"))) &&
+		   !strcasecmp(argv[0], "quota") && !kstrtou32(argv[1], 10, &nr)) {
+		r = vc_vssd_quota(vt, nr, argc == 3, &error);
 	} else if (argc == 3 && !strcasecmp(argv[0], "release") &&
 		   !kstrtou32(argv[1], 10, &first) && !kstrtou32(argv[2], 10, &nr)) {
 		r = vc_vssd_release_blocks(s, first, nr, &error);
@@ -285,7 +286,7 @@ static void vc_vssd_io_hints(struct dm_target *ti, struct queue_limits *limits)
 
 static struct target_type vcache_vssd_target = {
 	.name = "vcache-vssd",
-	.version = {1, 0, 0},
+	.version = {1, 1, 0},
 	.features = DM_TARGET_SINGLETON | DM_TARGET_NOWAIT,
 	.module = THIS_MODULE,
 	.ctr = vc_vssd_ctr,
