@@ -30,7 +30,7 @@ def hosts(cloud: Cloud) -> dict[str, HostProcess]:
     found["n1"].agent.add(1, cloud.projects["mine"], slo_flush_ms=5.0, min_mb=100)
     found["n1"].agent.add(2, cloud.projects["theirs"])
     found["n2"].agent.add(3, cloud.projects["mine"])
-    cloud.await_states(n1="up", n2="up")
+    cloud.await_states(300, n1="up", n2="up")
     return found
 
 
