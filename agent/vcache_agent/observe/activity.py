@@ -4,7 +4,6 @@
 import dataclasses
 import operator
 from collections.abc import Callable
-from typing import Any
 
 from vcache_agent import histogram
 from vcache_agent.model import HISTOGRAMS, VOLUME_COUNTERS, Stats, Tag
@@ -13,7 +12,8 @@ from vcache_agent.observe.sample import Sample
 Counts = tuple[int, ...]
 
 # All tags of a host are compared each second, so their counters are read all at once.
-_values: Callable[[Stats], tuple[Any, ...]] = operator.attrgetter(*Stats.__dataclass_fields__)
+_COUNTERS = tuple(name for name in Stats.__dataclass_fields__ if name not in HISTOGRAMS)
+_counters: Callable[[Stats], tuple[int, ...]] = operator.attrgetter(*_COUNTERS)
 _of_tag: Callable[[Stats], tuple[int, ...]] = operator.attrgetter(
     *(name for name in Stats.__dataclass_fields__ if name not in (*VOLUME_COUNTERS, *HISTOGRAMS)))
 _histograms: Callable[[Stats], tuple[Counts, ...]] = operator.attrgetter(*HISTOGRAMS)
@@ -73,14 +73,14 @@ def difference(now: Stats, before: Stats) -> Stats:
     """
     if recreated(now, before):
         return now
-    return Stats(*map(_growth, _values(now), _values(before)))
-
-
-def _growth(now: Any, before: Any) -> Any:
-    """Return the growth of a counter or histogram; one that has decreased began at 0 again."""
-    if isinstance(now, tuple):
-        return less(now, before)
-    return now - before if now >= before else now
+    new = _counters(now)
+    grown = list(map(operator.sub, new, _counters(before)))
+    if min(grown) < 0:
+        grown = [growth if growth >= 0 else count for growth, count in zip(grown, new, strict=True)]
+    return Stats(**dict(zip(_COUNTERS, grown, strict=True)),
+                 flush_hist=less(now.flush_hist, before.flush_hist),
+                 read_hist=less(now.read_hist, before.read_hist),
+                 write_hist=less(now.write_hist, before.write_hist))
 
 
 def recreated(now: Stats, before: Stats) -> bool:

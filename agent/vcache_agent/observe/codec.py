@@ -42,7 +42,7 @@ def decode_parts(value: Any, kind: type[Part], where: str) -> tuple[Part, ...]:
     :param where: name of the list, for messages
     :raises FieldError: if the value is not a list of what :func:`encode_part` returns
     """
-    found: tuple[Part, ...] = _many(types.GenericAlias(tuple, (kind, ...)), value, where)
+    found: tuple[Part, ...] = _decoder(types.GenericAlias(tuple, (kind, ...)))(value, where)
     return found
 
 
@@ -51,7 +51,7 @@ def decode(value: Any) -> Sample:
 
     :raises FieldError: if the value is not what :func:`encode` returns
     """
-    found = _decode(Sample, value, "")
+    found = _decoder(Sample)(value, "")
     assert isinstance(found, Sample)  # noqa: S101 - for mypy
     return found
 
@@ -77,32 +77,21 @@ def _encode(value: Any) -> Any:
     return [_encode(item) for item in value] if isinstance(value, tuple) else value
 
 
-@functools.cache
-def _fields(kind: type) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the types of the fields of a dataclass by name, and the names that are required."""
-    hints = typing.get_type_hints(kind)
-    fields = dataclasses.fields(kind)
-    return {field.name: hints[field.name] for field in fields}, tuple(
-        field.name for field in fields if field.default is dataclasses.MISSING)
-
-
-def _decode(kind: Any, value: Any, where: str) -> Any:
-    # Most values are counters, and a recording of a week has a hundred million.
-    if kind is int and type(value) is int and value >= 0:
-        return value
-    return _decoder(kind)(kind, value, where)
+#: Decodes a value; the second argument names it in messages.
+Decoder = Callable[[Any, str], Any]
 
 
 @functools.cache
-def _decoder(kind: Any) -> Callable[[Any, Any, str], Any]:
+def _decoder(kind: Any) -> Decoder:
     """Return the function that decodes values of a type."""
     if kind is DeviceNumber:
-        return lambda _, value, where: _number(value, where)
+        return _number
     if isinstance(kind, types.GenericAlias):
-        return _many
+        return _many(kind)
     if dataclasses.is_dataclass(kind):
-        return _dataclass
-    return _enum if issubclass(kind, enum.Enum) else _plain
+        assert isinstance(kind, type)  # noqa: S101 - for mypy
+        return _dataclass(kind)
+    return functools.partial(_enum if issubclass(kind, enum.Enum) else _plain, kind)
 
 
 def _enum(kind: Any, value: Any, where: str) -> Any:
@@ -112,32 +101,47 @@ def _enum(kind: Any, value: Any, where: str) -> Any:
     return kind[value]
 
 
-def _dataclass(kind: Any, value: Any, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise FieldError(f"{where or 'a sample'} must be an object, is {_shown(value)}")
-    fields, required = _fields(kind)
-    prefix = f"{where}." if where else ""
-    if not fields.keys() >= value.keys():
-        name = next(name for name in value if name not in fields)
-        raise FieldError(f"{prefix}{name[:40]} is unknown, must be one of "
-                         f"{', '.join(fields)}")
-    for name in required:
-        if name not in value:
-            raise FieldError(f"{prefix}{name} is missing")
-    return kind(**{name: _decode(fields[name], item, prefix + name)
-                   for name, item in value.items()})
+def _dataclass(kind: type) -> Decoder:
+    hints = typing.get_type_hints(kind)
+    fields = dataclasses.fields(kind)
+    decoders = {field.name: _decoder(hints[field.name]) for field in fields}
+    # Most values are counters, and a recording of a week has a hundred million.
+    counters = frozenset(name for name in decoders if hints[name] is int)
+    required = tuple(field.name for field in fields if field.default is dataclasses.MISSING)
+
+    def decode_object(value: Any, where: str) -> Any:
+        if not isinstance(value, dict):
+            raise FieldError(f"{where or 'a sample'} must be an object, is {_shown(value)}")
+        prefix = f"{where}." if where else ""
+        if not decoders.keys() >= value.keys():
+            name = next(name for name in value if name not in decoders)
+            raise FieldError(f"{prefix}{name[:40]} is unknown, must be one of "
+                             f"{', '.join(decoders)}")
+        for name in required:
+            if name not in value:
+                raise FieldError(f"{prefix}{name} is missing")
+        for name, item in value.items():
+            if name not in counters or type(item) is not int or item < 0:
+                value[name] = decoders[name](item, prefix + name)
+        return kind(**value)
+
+    return decode_object
 
 
-def _many(kind: types.GenericAlias, value: Any, where: str) -> Any:
-    """Return a tuple or frozenset of values of one type."""
-    if not isinstance(value, list):
-        raise FieldError(f"{where} must be a list, is {_shown(value)}")
-    inner = typing.get_args(kind)[0]
-    # Curves are long, so their items are not looked at one by one unless one is wrong.
-    if inner is int and _all_int(value) and min(value) >= 0:
-        return typing.get_origin(kind)(value)
-    return typing.get_origin(kind)(
-        [_decode(inner, item, f"{where}[{at}]") for at, item in enumerate(value)])
+def _many(kind: types.GenericAlias) -> Decoder:
+    """Return what decodes a tuple or frozenset of values of one type."""
+    collection, (inner, *_) = typing.get_origin(kind), typing.get_args(kind)
+    decoder = _decoder(inner)
+
+    def decode_list(value: Any, where: str) -> Any:
+        if not isinstance(value, list):
+            raise FieldError(f"{where} must be a list, is {_shown(value)}")
+        # Curves are long, so their items are not looked at one by one unless one is wrong.
+        if inner is int and _all_int(value) and min(value) >= 0:
+            return collection(value)
+        return collection([decoder(item, f"{where}[{at}]") for at, item in enumerate(value)])
+
+    return decode_list
 
 
 def _all_int(values: Sequence[Any]) -> bool:
@@ -146,9 +150,17 @@ def _all_int(values: Sequence[Any]) -> bool:
 
 
 def _number(value: Any, where: str) -> DeviceNumber:
-    parts = value.split(":") if isinstance(value, str) else []
-    if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
+    found = _numbers(value) if isinstance(value, str) else None
+    if found is None:
         raise FieldError(f"{where} must be a device number such as '254:0', is {_shown(value)}")
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _numbers(text: str) -> DeviceNumber | None:
+    parts = text.split(":")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
+        return None
     return DeviceNumber(int(parts[0]), int(parts[1]))
 
 
