@@ -164,6 +164,11 @@ cinder-test: cinder-unit ## test cinder_driver with Cinder, LVM, agent and targe
 devstack-test: venv module ## test the devstack plugin in a copy of the root file system: half an hour
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py devstack
 
+.PHONY: deploy-test
+deploy-test: deps deb ## apply the roles of devstack/ansible to roots of Debian 13: ten minutes
+	@.ci/deploy-venv
+	@build/deploy/venv/bin/python -m pytest -p no:cacheprovider tests/deploy $(TESTS)
+
 .PHONY: openstack-test
 openstack-test: openstack-parts ## test the effects of Nova's actions on the all-in-one; TESTS='-k rescue'
 	@VCACHE_KERNEL="$(KREL)" build/openstack/venv/bin/python -m pytest \
