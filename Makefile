@@ -165,7 +165,8 @@ devstack-test: venv module ## test the devstack plugin in a copy of the root fil
 	@VCACHE_KERNEL="$(KREL)" $(PYTHON) .ci/suite.py devstack
 
 .PHONY: deploy-test
-deploy-test: deps deb ## apply the roles of devstack/ansible to roots of Debian 13: ten minutes
+deploy-test: deb ## apply the roles of devstack/ansible to roots of Debian 13, build images: ten minutes
+	@.ci/deps build deploy
 	@.ci/deploy-venv
 	@build/deploy/venv/bin/python -m pytest -p no:cacheprovider tests/deploy $(TESTS)
 

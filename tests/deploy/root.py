@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A root of Debian 13 to which roles are applied."""
+"""Roots of Debian 13."""
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -19,21 +20,22 @@ def _mirror() -> str:
     return next(line for line in words.stdout.split() if "security" not in line)
 
 
-def _archive() -> Path:
-    archive = BUILD / "root.tar"
+def archive(name: str, packages: Sequence[str]) -> Path:
+    """Return a root with some packages as build/deploy/NAME.tar, which is made once."""
+    archive = BUILD / f"{name}.tar"
     if not archive.exists():
         BUILD.mkdir(parents=True, exist_ok=True)
         new = archive.with_suffix(".new.tar")
         subprocess.run(
             ["mmdebstrap", "-q", "--variant=minbase", "--skip=cleanup/apt/lists",
-             f"--include={','.join(_PACKAGES)}", SUITE, str(new),
+             f"--include={','.join(packages)}", SUITE, str(new),
              f"deb {_mirror()} {SUITE} main"], check=True)
         new.rename(archive)
     return archive
 
 
 def unpack(root: Path) -> None:
-    """Make a new root, which can reach the package sources of this machine."""
+    """Make a root of a host of OpenStack, which can reach the package sources of this machine."""
     root.mkdir(parents=True)
-    subprocess.run(["tar", "-xf", str(_archive()), "-C", str(root)], check=True)
+    subprocess.run(["tar", "-xf", str(archive("root", _PACKAGES)), "-C", str(root)], check=True)
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
