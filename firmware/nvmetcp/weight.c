@@ -42,5 +42,8 @@ uint16_t weight_set(struct request *r)
 		return request_invalid(r, cdw12);
 	if (vs_set_weight(s->config.device.ssd, tag, weight) != VS_OK)
 		return SC_FEATURE_NOT_CHANGEABLE | SC_DNR;
+	/* Hosts find in log page C1h which tags have a weight, used or not. */
+	if (weight)
+		tags_get(&s->tags, tag);
 	return SC_SUCCESS;
 }

@@ -216,6 +216,11 @@ def test_weights_of_tags(ssd: Ssd) -> None:
         # The stand-in has room for two.
         assert feature(0x09, 5, 1).code == NOT_CHANGEABLE
         assert feature(0x09, 9, 0).status == 0
+        assert feature(0x09, 4, 0).status == 0
+        # Tags are listed that have got a weight, although no command has used them.
+        page = h.admin.get_log(TAGS, 64 + 2 * 160).data
+        assert struct.unpack("<I", page[12:16]) == (2,)
+        assert [struct.unpack("<I", page[at:at + 4]) for at in (64, 224)] == [(9,), (65535,)]
         assert feature(0x09, 5, 1).status == 0
         assert h.admin.command(0x09, cdw=(WEIGHT | 1 << 31, 9, 1)).code == 0x10d
 

@@ -161,6 +161,10 @@ MUTATIONS = [
              "if (weight > VS_WEIGHT_MAX)", "if (0)", "test_admin.py::test_weights_of_tags"),
     Mutation("a weight of no effect is accepted", "weight", "!= VS_OK)", "== VS_EPOWER)",
              "test_admin.py::test_weights_of_tags"),
+    Mutation("a tag with a weight is not listed before its use", "weight",
+             "tags_get(&s->tags, tag);", ";", "test_admin.py::test_weights_of_tags"),
+    Mutation("a tag without a weight is listed", "weight",
+             "if (weight)\n", "if (1)\n", "test_admin.py::test_weights_of_tags"),
     Mutation("the program ends without a flush", "main", "subsys_flush_all(s, &done)", "done",
              "test_io.py::test_stop_flushes"),
 ]
