@@ -167,6 +167,17 @@ _METRICS_OPTS = [
 ]
 
 
+_DRIVES = cfg.OptGroup("drives", title="Drives that understand tags")
+_DRIVES_OPTS = [
+    cfg.BoolOpt("weights", default=False,
+                help="Give each tag on a drive with isolation 'tagged' its weight in the drive, "
+                     "too: vcache:weight, or what an override or nested shares make of it. Tags "
+                     "with a weight do not see each other's flushes, but have only their share of "
+                     "the drive's banks while others are active, so this costs bandwidth. The "
+                     "agent replaces and removes weights that were set by hand, apart from that of "
+                     "tag 0. Do not use it on several hosts that share a drive."),
+]
+
 _VOLUMES = cfg.OptGroup("volumes", title="Volumes of Cinder that the agent manages")
 _VOLUMES_OPTS = [
     cfg.StrOpt("socket", default="/run/vcache/volumes.sock",
@@ -203,6 +214,7 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[Any]]]:
             (_MIGRATION, list(_MIGRATION_OPTS)),
             (_POLICY, list(_POLICY_OPTS)),
             (_METRICS, list(_METRICS_OPTS)),
+            (_DRIVES, list(_DRIVES_OPTS)),
             (_VOLUMES, list(_VOLUMES_OPTS)),
             (_VSSD, list(_VSSD_OPTS))]
 

@@ -19,6 +19,9 @@ SECTOR_BYTES = 512
 #: Size of a block in caches and miss-ratio curves.
 BLOCK_BYTES = 4096
 
+# How the names of the tags of shared layers begin.
+_SHARED = "base:"
+
 #: Modes of a tag, on a device in mode writeback.
 TAG_MODES = tuple(mode.value for mode in (Mode.WRITEBACK, Mode.WRITETHROUGH, Mode.FLUSH_ONLY))
 
@@ -411,7 +414,12 @@ def shared_label(path: str) -> str:
 
     :param path: host path of the layer
     """
-    return _tag_name(f"base:{os.path.basename(path)}")
+    return _tag_name(f"{_SHARED}{os.path.basename(path)}")
+
+
+def is_shared_label(name: str) -> bool:
+    """Return True if a tag has the name of a layer that several disks use, which is only read."""
+    return name.startswith(_SHARED)
 
 
 def _tag_name(text: str) -> str:

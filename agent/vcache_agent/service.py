@@ -11,6 +11,7 @@
     hook, relay ──► migration ──► worker
     vssds ──► channels of guests, kernel
     kernel ──► observer ──► samples ──► metrics server, admin server, recorder
+                               └──► drive watch ──► drives with tags
 
 No code that a hook waits for calls libvirt, starts a program or looks up a path of a
 disk: helper processes do that (locate_pool.py). Only the worker changes tags.
@@ -39,6 +40,7 @@ from vcache_agent.blockstack import BlockStack
 from vcache_agent.decide import division, steady
 from vcache_agent.decide.restraint import Means
 from vcache_agent.dm import Dm, DmError
+from vcache_agent.drive.watch import DriveWatch
 from vcache_agent.events import EventLog, kind_of
 from vcache_agent.inventory import Inventory
 from vcache_agent.libvirt_watch import LibvirtWatch
@@ -149,6 +151,8 @@ class Agent:
         self.observer = Observer(self._netlink_timeout, self._record,
                                  survey_period=conf.policy.period)
         self._pools = PoolWatch()
+        self._drives = DriveWatch(lambda: self.observer.ring.newest,
+                                  set_weights=conf.drives.weights)
         self._sizes: dict[str, PoolSize] = {}
         self.reservations = Reservations(self._promised)
         self._metrics = MetricsServer(conf.metrics.listen, AgentCollector(
@@ -191,6 +195,7 @@ class Agent:
         self.watch.start()
         self._events.start()
         self._pools.start()
+        self._drives.start()
         self._metrics.start()
 
     def stop(self) -> None:
@@ -210,6 +215,7 @@ class Agent:
             for server in reversed(self._servers):
                 last_first.callback(server.stop)
             last_first.callback(self._pools.stop)
+            last_first.callback(self._drives.stop)
             last_first.callback(self._metrics.stop)
 
     def _domains(self) -> list[Domain]:
@@ -253,7 +259,7 @@ class Agent:
             passes=self.journal.counts, passed=self.journal.ended, events=self.events.counts,
             gaps=self.observer.gaps, sample_seconds=self.observer.seconds,
             record_dropped=self._recorder.dropped if self._recorder else 0,
-            pools=self._pools.rows, store_problem=self.store.problem,
+            pools=self._pools.rows, drives=self._drives.readings, store_problem=self.store.problem,
             pass_seconds=self.worker.cpu_seconds)
 
     def _arriving(self, domain: Domain, _at: float | None) -> None:

@@ -118,6 +118,27 @@ def rbd(at: DeviceNumber, root: Path = BLOCK, bus: Path = RBD_BUS) -> RbdImage |
         read("image_id") or image, read("current_snap")]))
 
 
+class NvmeDrive(NamedTuple):
+    """The drive that an NVMe namespace is on.
+
+    :param name: the kernel's name of its controller
+    :param subsystem: name of its NVM subsystem, which all its namespaces and controllers share
+    """
+
+    name: str
+    subsystem: str
+
+
+def nvme_drive(at: DeviceNumber, root: Path = BLOCK) -> NvmeDrive | None:
+    """Return the drive of an NVMe namespace, or of a partition of one; None: there is none."""
+    try:
+        part = partition(at, root)
+        folder = root / str(part.disk if part else at) / "device"
+        return NvmeDrive(folder.resolve().name, (folder / "subsysnqn").read_text().strip())
+    except OSError:
+        return None  # another kind of device, or it has disappeared
+
+
 def diskseq(at: DeviceNumber | str, root: Path = BLOCK) -> str:
     """Return the number that distinguishes disks that had the same name in turn.
 

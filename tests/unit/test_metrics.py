@@ -21,6 +21,9 @@ from vcache_agent import histogram, outcome_events
 from vcache_agent.decide.blame import Cause, Verdict
 from vcache_agent.decide.history import History
 from vcache_agent.decide.restraint import Means, Rates
+from vcache_agent.drive.tag_shares import TagShare
+from vcache_agent.drive.watch import Reading
+from vcache_agent.drive.weights import Drive
 from vcache_agent.events import EventLog
 from vcache_agent.inventory import Entry, Snapshot
 from vcache_agent.metrics import buckets, definitions, pool_watch, server
@@ -58,13 +61,23 @@ def full(age: float = 0.0) -> Sample:
         (tag(0), tag(9)), lanes=(lane(), lane(1, volume=3, tag=7)))
 
 
+def reading(age: float = 0.0, problem: str = "") -> Reading:
+    """Return what a drive has reported of the host tag and of tag 9."""
+    return Reading(Drive("nvme0", "259:0", True, {0: "", 9: f"{UUID}:vda"}),
+                   time.monotonic() - age, (
+                       TagShare(0, 0, 0, 2, 30, 4, 0, 5_000_000, 0),
+                       TagShare(9, 300, 512, 8, 20, 3, 1_500_000_000, 7_000_000, 9_000_000)),
+                   problem)
+
+
 def state(**values: Any) -> State:
     plan = Plan((), RowChanges(), (DiskReport(disk(1), None, disk(1).specs.mode),),
                 (Orphan(None, 5, "x", 4096, "why"),))
     return State(**{
         "sample": full(), "outcome": Outcome(plan, LISTED, "", {(device().number, 9): "x"}),
         "passes": {True: 5, False: 2}, "passed": 2000.25, "events": {"disk": 3}, "gaps": 7,
-        "sample_seconds": 0.25, "record_dropped": 1, "pools": (POOL,), **values})
+        "sample_seconds": 0.25, "record_dropped": 1, "pools": (POOL,), "drives": (reading(),),
+        **values})
 
 
 def exposed(instance_labels: bool = False, **values: Any) -> str:
@@ -131,12 +144,33 @@ def test_lanes() -> None:
     assert value(exposed(pools=()), "vcache_lane_free_bytes", pool="254:2", lane="0") == 3 << 20
 
 
+def test_tags_of_drives() -> None:
+    text = exposed()
+    where = {"drive": "nvme0", "tag": "9", "disk": "vda"}
+    for name, expected in {
+            "weight": 300, "buffer_share_bytes": 2 << 20, "buffered_bytes": 32768,
+            "writes_total": 20, "flushes_total": 3, "buffer_wait_seconds_total": 1.5,
+            "bank_seconds_total": 0.007, "bank_wait_seconds_total": 0.009}.items():
+        assert value(text, f"vcache_drive_tag_{name}", **where) == pytest.approx(expected)
+    assert value(text, "vcache_drive_tag_buffered_bytes", drive="nvme0", tag="0", disk="") == 8192
+    assert value(text, "vcache_drive_success", drive="nvme0") == 1
+    assert value(exposed(drives=(reading(problem="x"),)), "vcache_drive_success",
+                 drive="nvme0") == 0
+    assert value(exposed(True), "vcache_drive_tag_weight", **where, instance_uuid=UUID,
+                 project_id="project-7") == 300
+    assert "vcache_drive_tag_weight{" not in exposed(drives=(reading(MAX_AGE + 1),))
+    # A drive does not depend on the kernel's sample.
+    assert value(exposed(sample=None), "vcache_drive_tag_weight", **where) == 300
+
+
 def test_a_tag_and_a_lane_have_as_many_series_as_documented() -> None:
     names = [(name, dict(labels)) for name, labels in series(exposed())]
     assert len([1 for name, labels in names if name.startswith("vcache_tag_")
                 and labels["tag"] == "9" and not name.endswith("_created")]) == 123
     assert len([1 for name, labels in names if name.startswith("vcache_lane_")
                 and labels["lane"] == "0" and not name.endswith("_created")]) == 7
+    assert len([1 for name, labels in names if name.startswith("vcache_drive_tag_")
+                and labels["tag"] == "9" and not name.endswith("_created")]) == 8
 
 
 def test_a_missed_objective_has_a_series_with_its_cause() -> None:

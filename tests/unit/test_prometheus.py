@@ -265,8 +265,9 @@ def test_every_metric_is_in_the_output_of_a_running_agent(agent: Running) -> Non
     names = {name for name, _ in series(text)}
     for _, _, group in definitions.GROUPS:
         for metric in group:
-            if metric in definitions.OBJECTIVES:
-                assert f"# TYPE {metric.name} gauge" in text  # no objective is missed
+            if metric in (*definitions.OBJECTIVES, *definitions.DRIVES, *definitions.DRIVE_TAGS):
+                # No objective is missed, and there is no drive with tags.
+                assert f"# TYPE {metric.name} {metric.kind}" in text
             else:
                 assert {metric.name, f"{metric.name}_bucket"} & names, metric.name
 

@@ -7,12 +7,15 @@ Log page C1h and feature C0h of doc/source/reference/nvme.rst.
 import dataclasses
 import os
 import struct
+from collections.abc import Iterable
 
 from vcache_agent.drive import nvme_admin, tagged
 
 LOG_PAGE = 0xC1
 FEATURE = 0xC0
 WEIGHT_MAX = 10000
+#: Size of a block in the drive's write buffer.
+BLOCK_BYTES = 4096
 
 _HEADER = struct.Struct("<8sHHI48x")
 _ENTRY = struct.Struct("<IIQQQ32xQ32xII3Q")
@@ -115,14 +118,33 @@ def set_weight(path: str, tag: int, weight: int) -> None:
     :raises SharesError: if the drive refuses it, or has no weights
     :raises OSError: if the command fails
     """
+    for refusal in set_weights(path, [(tag, weight)]).values():
+        raise SharesError(refusal)
+
+
+def set_weights(path: str, weights: Iterable[tuple[int, int]]) -> dict[int, str]:
+    """Give tags weights, until the drive is powered off; return why it refuses some, by tag.
+
+    :param path: block device of an NVMe namespace
+    :param weights: tags with a weight of 1 to WEIGHT_MAX, or 0 for none
+    :raises SharesError: if the drive has no weights
+    :raises OSError: if a command fails
+    """
     descriptor = _open(path)
+    refused = {}
     try:
-        status = nvme_admin.set_feature(descriptor, FEATURE, tag, weight) & _CODE
+        for tag, weight in weights:
+            status = nvme_admin.set_feature(descriptor, FEATURE, tag, weight) & _CODE
+            if status:
+                refused[tag] = _refusal(status, tag, weight)
     finally:
         os.close(descriptor)
+    return refused
+
+
+def _refusal(status: int, tag: int, weight: int) -> str:
     if status == _NOT_CHANGEABLE:
-        raise SharesError(f"tag {tag}: the drive has state for as many tags as it can")
+        return f"tag {tag}: the drive has state for as many tags as it can"
     if status == _INVALID_FIELD:
-        raise SharesError(f"tag {tag}, weight {weight}: the drive refuses them")
-    if status:
-        raise SharesError(f"tag {tag}: the drive refuses its weight: status {status:#x}")
+        return f"tag {tag}, weight {weight}: the drive refuses them"
+    return f"tag {tag}: the drive refuses its weight: status {status:#x}"

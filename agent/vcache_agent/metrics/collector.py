@@ -15,6 +15,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from vcache_agent import events, view
+from vcache_agent.drive.watch import Reading
 from vcache_agent.metrics import buckets, definitions
 from vcache_agent.metrics.definitions import Kind, Metric
 from vcache_agent.model import Tag
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from vcache_agent.worker import Outcome
 
 #: Age in seconds from which a sample is outdated. Then devices and tags have no metrics, so
-#: that Prometheus does not take old values for current ones.
+#: that Prometheus does not take old values for current ones. The same applies to drives.
 MAX_AGE = 15.0
 
 _NO_EVENTS = {events.kind_of(kind): 0 for kind in spec.EventKind}
@@ -46,6 +47,7 @@ class State:
     :param gaps: number of samples that failed
     :param sample_seconds: duration of the newest sample
     :param pools: the pools, as rows of pools.py
+    :param drives: the drives with tags
     :param record_dropped: number of samples that could not be recorded
     :param pass_seconds: processor time of all passes in seconds
     :param store_problem: why the store cannot be changed, or empty
@@ -60,6 +62,7 @@ class State:
     sample_seconds: float
     record_dropped: int
     pools: Sequence[dict[str, Any]] = ()
+    drives: Sequence[Reading] = ()
     store_problem: str = ""
     pass_seconds: float = 0.0
 
@@ -91,25 +94,41 @@ class AgentCollector(Collector):
             yield from _lanes(sample, state.pools)
         if state.pools:
             yield from _pools(state.pools)
+        yield from self._drives(state)
         yield from self._agent(state)
 
     def _tags(self, sample: Sample, outcome: "Outcome") -> Iterator[Family]:
-        labels: tuple[str, ...] = definitions.TAG_LABELS
-        projects: dict[str, str] = {}
-        if self._instance_labels:
-            labels += definitions.INSTANCE_LABELS
-            projects = {entry.domain.uuid: entry.domain.project
-                        for entry in outcome.snapshot.entries}
-        rows = []
-        for tag in sample.tags:
-            uuid, disk = _parts(tag.name)
-            values = [_name(sample, tag.device), str(tag.id), disk]
-            if self._instance_labels:
-                values += [uuid, projects.get(uuid, "")]
-            rows.append((values, tag))
+        labels = self._labels(definitions.TAG_LABELS)
+        projects = _projects(outcome)
+        rows = [(self._values(_name(sample, tag.device), tag.id, tag.name, projects), tag)
+                for tag in sample.tags]
         yield from _families(definitions.TAGS, labels, rows)
         yield _objectives(labels, rows, outcome)
         yield _limits(labels, rows, outcome)
+
+    def _drives(self, state: State) -> Iterator[Family]:
+        now = time.monotonic()
+        current = [item for item in state.drives if now - item.at <= MAX_AGE]
+        yield from _families(definitions.DRIVES, definitions.DRIVE_LABELS,
+                             [([item.drive.name], item) for item in current])
+        projects = _projects(state.outcome)
+        yield from _families(definitions.DRIVE_TAGS, self._labels(definitions.DRIVE_TAG_LABELS), [
+            (self._values(item.drive.name, share.tag, item.drive.names[share.tag], projects), share)
+            for item in current for share in item.shares])
+
+    def _labels(self, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the labels of a group of metrics of tags."""
+        return labels + definitions.INSTANCE_LABELS if self._instance_labels else labels
+
+    def _values(self, place: str, tag: int, name: str, projects: Mapping[str, str]) -> list[str]:
+        """Return the values of the labels of a tag.
+
+        :param place: name of its device or drive
+        :param name: of the tag
+        """
+        uuid, disk = _parts(name)
+        values = [place, str(tag), disk]
+        return [*values, uuid, projects.get(uuid, "")] if self._instance_labels else values
 
     def _agent(self, state: State) -> Iterator[Family]:
         outcome = state.outcome
@@ -146,6 +165,11 @@ class AgentCollector(Collector):
             else:
                 family.add_metric([], float(single[name]))  # type: ignore[attr-defined]
             yield family
+
+
+def _projects(outcome: "Outcome") -> dict[str, str]:
+    """Return the projects of the instances."""
+    return {entry.domain.uuid: entry.domain.project for entry in outcome.snapshot.entries}
 
 
 def _objectives(labels: Sequence[str], rows: Sequence[tuple[list[str], Tag]],

@@ -5,6 +5,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from vcache_agent.drive.tag_shares import BLOCK_BYTES, TagShare
 from vcache_agent.model import (
     FLUSH_CAUSES,
     REFUSAL_CAUSES,
@@ -48,6 +49,8 @@ DEVICE_LABELS = ("device",)
 POOL_LABELS = ("pool",)
 LANE_LABELS = ("pool", "lane")
 TAG_LABELS = ("device", "tag", "disk")
+DRIVE_LABELS = ("drive",)
+DRIVE_TAG_LABELS = ("drive", "tag", "disk")
 #: Labels of tags with the option ``[metrics] instance_labels``.
 INSTANCE_LABELS = ("instance_uuid", "project_id")
 
@@ -230,6 +233,33 @@ LANES = (
     _lane("write_seconds", "Total latency of these requests.", "write_ns"),
     _lane("busy_seconds", "Estimate of the time in which any request was under way.", "busy_ns"))
 
+def _share(name: str, text: str, field: str, factor: float = 1) -> Metric:
+    def value(share: TagShare) -> float:
+        return float(getattr(share, field) * factor)
+
+    kind = Kind.COUNTER if name.endswith("_total") else Kind.GAUGE
+    return Metric(f"vcache_drive_tag_{name}", kind, text, value)
+
+
+DRIVES = (
+    Metric("vcache_drive_success", Kind.GAUGE, "1: the drive has reported its tags, and with "
+           "[drives] weights, it has accepted all weights.", lambda item: not item.problem),)
+
+#: Values of an entry of a drive's log page C1h.
+DRIVE_TAGS = (
+    _share("weight", "Weight of the tag in the drive; 0: none.", "weight"),
+    _share("buffer_share_bytes", "Share of the drive's write buffer; 0: the tag is idle, and its "
+           "share is lent.", "share", BLOCK_BYTES),
+    _share("buffered_bytes", "Data in the drive's write buffer.", "buffered", BLOCK_BYTES),
+    _share("writes_total", "Write commands that the drive has received.", "writes"),
+    _share("flushes_total", "Flush commands that the drive has received.", "flushes"),
+    _share("buffer_wait_seconds_total", "Time that blocks waited for space in the drive's write "
+           "buffer.", "buffer_wait_ns", _NS),
+    _share("bank_seconds_total", "Time of the drive's banks that programs and erases took on "
+           "behalf of the tag.", "bank_ns", _NS),
+    _share("bank_wait_seconds_total", "Time that these waited in a bank for those of other tags.",
+           "bank_wait_ns", _NS))
+
 AGENT = (
     Metric("vcache_agent_build_info", Kind.GAUGE, "Version of the agent; the value is always 1.",
            labels=("version",)),
@@ -266,4 +296,6 @@ AGENT = (
 
 #: The groups of metrics, each with its labels, for the documentation.
 GROUPS = (("Devices", DEVICE_LABELS, DEVICES), ("Tags", TAG_LABELS, (*TAGS, *OBJECTIVES)),
-          ("Pools", POOL_LABELS, POOLS), ("Lanes", LANE_LABELS, LANES), ("Agent", (), AGENT))
+          ("Pools", POOL_LABELS, POOLS), ("Lanes", LANE_LABELS, LANES),
+          ("Drives with tags", DRIVE_LABELS, DRIVES),
+          ("Tags of drives", DRIVE_TAG_LABELS, DRIVE_TAGS), ("Agent", (), AGENT))
