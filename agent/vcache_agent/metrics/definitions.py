@@ -233,6 +233,7 @@ LANES = (
     _lane("write_seconds", "Total latency of these requests.", "write_ns"),
     _lane("busy_seconds", "Estimate of the time in which any request was under way.", "busy_ns"))
 
+
 def _share(name: str, text: str, field: str, factor: float = 1) -> Metric:
     def value(share: TagShare) -> float:
         return float(getattr(share, field) * factor)
