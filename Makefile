@@ -226,6 +226,13 @@ test: deps ## run all tests, including kernel, libvirt and a power-cut sample
 reboot-test: venv deb ## restart Debian 12 and 13 with our packages in all ways: build/test/reboot.json; ROOTS=debian12
 	@.ci/deps build test roots
 	@$(PYTHON) -m tests.reboot $(ROOTS)
+	@$(MAKE) --no-print-directory reboot-nova
+
+.PHONY: reboot-nova
+reboot-nova: venv ## install Debian 13 by the guide, restart it with an instance of nova-compute; ROOTS=debian12
+	@.ci/deps build test roots openstack
+	@.ci/openstack-venv
+	@build/openstack/venv/bin/python -m tests.reboot.nova $(ROOTS)
 
 .PHONY: pair-test
 pair-test: venv module-uml ## test live migration between two hosts with a shared disk; TESTS='-k back'

@@ -84,6 +84,25 @@ _INSIDE_PORT = 7000
 _BOOT_SECONDS = 900.0
 
 
+def write_configuration(cloud: "AllInOne", node: str, address: str, programs: Path,
+                        more: str = "") -> Path:
+    """Write nova.conf and vcache-host.conf of a compute host; return their folder.
+
+    :param node: the name of the host
+    :param address: its address
+    :param programs: the folder with nova-compute on the host
+    :param more: further sections of nova.conf
+    """
+    folder = cloud.folder / node
+    folder.mkdir()
+    bus = cloud.outward(cloud.bus)
+    cloud.write(f"{node}/nova.conf", _COMPUTE, more, cloud.client_sections("nova", "internal"),
+                bus=bus, node=node, bin=programs, address=address)
+    cloud.write(f"{node}/vcache-host.conf", _HOST, cloud.outward(cloud.credentials("vcache")),
+                bus=bus, node=node)
+    return folder
+
+
 class ComputeHost:
     """One box with all services of a compute host.
 
@@ -96,20 +115,13 @@ class ComputeHost:
     def __init__(self, cloud: "AllInOne", number: int) -> None:
         self.node = f"compute{number}"
         self.address = f"192.0.2.{number}"
-        self.folder = cloud.folder / self.node
-        self.folder.mkdir()
+        self.folder = write_configuration(cloud, self.node, self.address, BIN)
         self.summary = ""
         self._began = time.monotonic()
         self._lock = threading.Lock()
         self._channel: Connection | None = None
         self._key = secrets.token_bytes(16)
         self._port = free_port()
-        bus = cloud.outward(cloud.bus)
-        cloud.write(f"{self.node}/nova.conf", _COMPUTE,
-                    cloud.client_sections("nova", "internal"), bus=bus, node=self.node, bin=BIN,
-                    address=self.address)
-        cloud.write(f"{self.node}/vcache-host.conf", _HOST,
-                    cloud.outward(cloud.credentials("vcache")), bus=bus, node=self.node)
         (self.folder / "box.json").write_text(json.dumps({
             "node": self.node, "key": self._key.hex(), "bin": str(BIN),
             "folder": str(self.folder), "address": self.address}))

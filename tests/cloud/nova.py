@@ -64,7 +64,8 @@ class AllInOne(Control):
 
     :param folder: folder for all files; its contents are deleted
     :param say: called with a description of each step
-    :param hosts: number of hosts; two can migrate instances to each other
+    :param hosts: number of hosts; two can migrate instances to each other; with none, the caller
+        starts a host, and calls await_hypervisors()
     """
 
     # Everything is ten times slower in the box.
@@ -99,8 +100,9 @@ class AllInOne(Control):
             host = ComputeHost(self, number)
             self.at_end(host.node, host.close, host.box)
             self.hosts.append(host)
-        self.host = self.hosts[0]
-        self._say(f"{', '.join(host.node for host in self.hosts)}: booting; MariaDB")
+            self.host = self.hosts[0]
+            self._say(f"{host.node}: booting")
+        self._say("MariaDB")
         self._database = Database(self.folder / "mariadb", DATABASES)
         self.at_end("MariaDB", self._database.close, self._database.process)
         self._say("Keystone, Placement, RabbitMQ, vcache-api")
@@ -113,8 +115,9 @@ class AllInOne(Control):
             self._say(f"{host.node}: waiting until it has booted")
             host.await_booted()
             self._say(f"{host.node}: {host.summary}")
-        self._say("waiting for nova-compute")
-        self._await_hypervisors()
+        if self.hosts:
+            self._say("waiting for nova-compute")
+            self.await_hypervisors({host.node for host in self.hosts})
 
     def database(self, name: str) -> str:
         """Return the URL of a database."""
@@ -167,9 +170,8 @@ class AllInOne(Control):
         """Run nova-manage."""
         run(self.folder, "nova-manage", "nova-manage", "--config-file", str(self._config), *words)
 
-    def _await_hypervisors(self) -> None:
+    def await_hypervisors(self, nodes: set[str]) -> None:
         """Wait until Nova can schedule instances to the hosts."""
-        nodes = {host.node for host in self.hosts}
         wait_for(lambda: nodes <= self.computes(), "nova-compute is up", 900)
         self.nova_manage("cell_v2", "discover_hosts")
         self.await_states(300, **dict.fromkeys(nodes, "up"))

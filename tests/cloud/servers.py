@@ -48,13 +48,18 @@ class Servers:
         self._cloud = cloud
         self.image = ""
 
-    def make_image(self, name: str = "idle") -> str:
-        """Upload an image to Glance; return its ID."""
+    def make_image(self, name: str = "idle", path: Path | None = None,
+                   properties: dict[str, str] = _PROPERTIES) -> str:
+        """Upload an image to Glance; return its ID.
+
+        :param path: the image, by default one that does not boot
+        :param properties: its properties
+        """
         glance, session = self._cloud.glance_url, self._cloud.people["admin"].session
         made: str = session.post(f"{glance}/v2/images", json={
             "name": name, "disk_format": "raw", "container_format": "bare",
-            "visibility": "public", **_PROPERTIES}).json()["id"]
-        path = image_file(self._cloud.folder / "idle.raw")
+            "visibility": "public", **properties}).json()["id"]
+        path = path or image_file(self._cloud.folder / "idle.raw")
         session.put(f"{glance}/v2/images/{made}/file", data=path.read_bytes(),
                     headers={"Content-Type": "application/octet-stream"})
         self.image = made

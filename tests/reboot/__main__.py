@@ -4,7 +4,6 @@
 Writes build/test/reboot.json: {"roots": {"debian12": {"boots": n, "lost": 0, "failed": 0}, ...}}.
 """
 
-import json
 import re
 import socket
 import subprocess
@@ -12,11 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from tests.box import kernels
-from tests.reboot import roots
+from tests.box.steps import at_end
+from tests.reboot import machine, report, roots
 
-#: Seconds after which a boot hangs. A busy machine emulates slowly.
-LIMIT_S = 3600.0
 # Seconds for which the guest writes until the power is cut.
 CUT_S = 15.0
 
@@ -40,25 +37,16 @@ STEPS = (
 )
 
 
-def _disk(number: int, name: str, path: Path) -> list[str]:
-    return ["-drive", f"if=none,id=d{number},format=raw,cache=writeback,file={path}",
-            "-device", f"virtio-blk-pci,drive=d{number},serial={name}"]
-
-
 def _qemu(folder: Path, disks: str, words: str, log: Path) -> subprocess.Popen[bytes]:
     (folder / "monitor").unlink(missing_ok=True)
-    line = [kernels.qemu(), "-nodefaults", "-display", "none", "-no-reboot", "-machine", "pc",
-            "-m", "1536", "-smp", "2", "-accel", "tcg,thread=multi",
-            "-serial", f"file:{log}", "-monitor", f"unix:{folder / 'monitor'},server,nowait",
-            "-kernel", str(folder / "vmlinuz"), "-initrd", str(folder / "initrd.img"),
-            "-append", "root=/dev/vda rw console=ttyS0 panic=-1 "
-                       f"systemd.show_status=1 no_timer_check mitigations=off vtest={words}",
-            *_disk(0, "root", folder / "disk.img"), *_disk(1, "origin", folder / "origin.img")]
+    line = [*machine.qemu(folder, log, words=f"vtest={words}"),
+            "-monitor", f"unix:{folder / 'monitor'},server,nowait",
+            *machine.disk(1, "origin", folder / "origin.img")]
     if disks == "cache":
-        line += _disk(2, "cache", folder / "cache.img")
+        line += machine.disk(2, "cache", folder / "cache.img")
     elif disks in PLUG:
-        line += _disk(2, "cache", folder / "cache.img")[:2]
-    return subprocess.Popen(line, stdin=subprocess.DEVNULL, env=kernels.qemu_environment() or None)
+        line += machine.disk(2, "cache", folder / "cache.img")[:2]
+    return machine.start(line)
 
 
 def _plug_in(folder: Path) -> None:
@@ -74,8 +62,8 @@ def step(folder: Path, number: int, disks: str, words: str) -> tuple[int, int]:
     """Boot once; return how many file systems lost data, and how many checks failed."""
     log = folder / f"boot{number:02}.log"
     start, result, plugged = time.monotonic(), None, False
-    with _qemu(folder, disks, words, log) as qemu:
-        while qemu.poll() is None and time.monotonic() - start < LIMIT_S:
+    with _qemu(folder, disks, words, log) as qemu, at_end(qemu.kill):
+        while qemu.poll() is None and time.monotonic() - start < machine.LIMIT_S:
             time.sleep(0.5)
             text = log.read_text(errors="replace") if log.exists() else ""
             if disks in PLUG and not plugged and re.search(PLUG[disks], text):
@@ -86,7 +74,6 @@ def step(folder: Path, number: int, disks: str, words: str) -> tuple[int, int]:
                 break
             if "poweroff" in words and "VTEST result" in text:
                 break
-        qemu.kill()
     text = log.read_text(errors="replace")
     for line in text.splitlines():
         if "VTEST" in line and "VTEST ok" not in line:
@@ -117,10 +104,7 @@ def run(name: str) -> dict[str, int]:
 def main() -> int:
     """Run all roots, or those that are named."""
     results = {name: run(name) for name in sys.argv[1:] or roots.SUITES}
-    path = roots.REPO / "build" / "test" / "reboot.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"roots": results}, indent=2) + "\n")
-    print(f"reboot: {path}")
+    report.write("roots", results)
     return 1 if any(result["lost"] or result["failed"] for result in results.values()) else 0
 
 

@@ -4,6 +4,7 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -37,14 +38,17 @@ def _mirror() -> str:
     return next(line for line in words.stdout.split() if "security" not in line)
 
 
-def _base(name: str) -> Path:
-    """Return the archive of a root without our packages."""
-    archive = BUILD / f"{name}.tar"
+def base(name: str, packages: Sequence[str] = _PACKAGES, kind: str = "") -> Path:
+    """Return the archive of a root without our packages.
+
+    :param kind: distinguishes archives with different packages
+    """
+    archive = BUILD / f"{name}{kind}.tar"
     if not archive.exists():
         BUILD.mkdir(parents=True, exist_ok=True)
         new = archive.with_suffix(".new.tar")
         subprocess.run(
-            ["mmdebstrap", "-q", "--variant=minbase", f"--include={','.join(_PACKAGES)}",
+            ["mmdebstrap", "-q", "--variant=minbase", f"--include={','.join(packages)}",
              SUITES[name], str(new), f"deb {_mirror()} {SUITES[name]} main"], check=True)
         new.rename(archive)
     return archive
@@ -73,7 +77,7 @@ def build(name: str, packages: list[Path]) -> Path:
     root = folder / "root"
     shutil.rmtree(folder, ignore_errors=True)
     root.mkdir(parents=True)
-    subprocess.run(["tar", "-xf", str(_base(name)), "-C", str(root)], check=True)
+    subprocess.run(["tar", "-xf", str(base(name)), "-C", str(root)], check=True)
     _install(root, packages, folder / "install.log")
     configure(root)
     make_disk(root, folder)
@@ -103,10 +107,13 @@ def _install(root: Path, packages: list[Path], log: Path) -> None:
                        check=True, stdout=file, stderr=file)
 
 
-def configure(root: Path) -> None:
-    """Let a root run the test, on a processor that may be slow."""
-    (root / "etc/systemd/system/reboot-test.service").write_text(_UNIT)
-    shutil.copy(Path(__file__).with_name("guest.sh"), root / "usr/local/sbin/reboot-test")
+def configure(root: Path, program: str = "guest.sh", unit: str = _UNIT) -> None:
+    """Let a root run the test, on a processor that may be slow.
+
+    :param program: name of a file beside this one, which the unit runs
+    """
+    (root / "etc/systemd/system/reboot-test.service").write_text(unit)
+    shutil.copy(Path(__file__).with_name(program), root / "usr/local/sbin/reboot-test")
     (root / "usr/local/sbin/reboot-test").chmod(0o755)  # noqa: S103 - a program
     limits = root / "etc/systemd/system.conf.d/slow.conf"
     limits.parent.mkdir(exist_ok=True)
@@ -117,10 +124,10 @@ def configure(root: Path) -> None:
     (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
 
 
-def make_disk(root: Path, folder: Path) -> None:
-    """Make a disk of a root."""
+def make_disk(root: Path, folder: Path, size: int = IMAGE_BYTES) -> None:
+    """Make a disk of a root, with a size in bytes."""
     for kind in ("vmlinuz", "initrd.img"):
         newest = sorted((root / "boot").glob(f"{kind}-*"))[-1]
         shutil.copy(newest, folder / kind)
     subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", str(root), str(folder / "disk.img"),
-                    f"{IMAGE_BYTES >> 10}k"], check=True)
+                    f"{size >> 10}k"], check=True)
