@@ -234,6 +234,11 @@ reboot-nova: venv ## install Debian 13 by the guide, restart it with an instance
 	@.ci/openstack-venv
 	@build/openstack/venv/bin/python -m tests.reboot.nova $(ROOTS)
 
+.PHONY: kernel-test
+kernel-test: venv ## run kernel tests under 6.1, 6.12 and Debian's newest ones: build/test/kernels.json; KERNELS=trixie:6.12
+	@.ci/deps build test roots
+	@.ci/kernel-test $(KERNELS)
+
 .PHONY: pair-test
 pair-test: venv module-uml ## test live migration between two hosts with a shared disk; TESTS='-k back'
 	@$(PYTHON) -m tests.pair $(TESTS)

@@ -110,15 +110,19 @@ def module_path() -> Path:
     return REPO / "build" / "module" / os.uname().release / "dm-vcache.ko"
 
 
-def load_module(*parameters: str) -> None:
+def load_module(*parameters: str, path: Path | None = None) -> None:
     """Load dm-vcache.ko with what it depends on.
 
     :param parameters: module parameters, such as ``buffer_mb=64``
+    :param path: another build of it than that of `make module`
     """
-    path = module_path()
+    path = path or module_path()
     if not path.exists():
         raise InsideError(f"{path} does not exist: run `make module` first")
-    run("modprobe", "-a", "dm-mod", "libcrc32c")
+    # Kernels before 6.15 have a module libcrc32c, later ones have it built in.
+    needed = subprocess.run(["modinfo", "-F", "depends", str(path)], check=True,
+                            capture_output=True, text=True).stdout.strip()
+    run("modprobe", "-a", "dm-mod", *filter(None, needed.split(",")))
     run("insmod", str(path), *parameters)
 
 

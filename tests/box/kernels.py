@@ -14,7 +14,8 @@ import threading
 import zlib
 from pathlib import Path
 
-BOOT = Path("/boot")
+#: Where the images of kernels are. Their modules are in ../lib/modules.
+BOOT = Path(os.environ.get("VCACHE_BOOT") or "/boot")
 # How the releases of .ci/debug-kernel end.
 DEBUG = ("-vcache-debug", "-vcache-kcsan")
 # Kernels without their compression.

@@ -51,11 +51,8 @@ def pytest_sessionstart() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _module() -> Iterator[None]:
     module = os.environ.get("VCACHE_MODULE")
-    if module:  # see mutations.py
-        stack.run("modprobe", "-a", "dm-mod", "libcrc32c")
-        stack.run("insmod", module)
-    else:
-        inside.load_module()
+    # See mutations.py.
+    inside.load_module(path=Path(module) if module else None)
     # Without nr_devices=0, the default creates an unneeded disk.
     stack.run("modprobe", "null_blk", "nr_devices=0")
     for name in ("dm-log-writes", "dm-flakey", "dm-delay", "loop"):
