@@ -39,6 +39,7 @@ def apply(role: str, root: Path, variables: dict[str, Any], folder: Path) -> Res
          str(Path(sys.executable).parent / "ansible-playbook"), "-i", f"{root},",
          "-c", "community.general.chroot", "-e", "ansible_python_interpreter=/usr/bin/python3",
          str(play)],
+        stdin=subprocess.DEVNULL,  # Ansible refuses a non-blocking one
         capture_output=True, text=True, env=environment, check=False)
     try:
         plays = json.loads(done.stdout[done.stdout.index("{"):])["plays"]

@@ -19,7 +19,7 @@ TARGETS = set(re.findall(r"^([a-z-]+):.* ## ", (REPO / "Makefile").read_text(), 
 def run(*words: str) -> None:
     """Run a program of our environment."""
     done = subprocess.run([str(BIN / words[0]), *words[1:]], capture_output=True, text=True,
-                          cwd=REPO, check=False)
+                          stdin=subprocess.DEVNULL, cwd=REPO, check=False)
     assert not done.returncode, done.stdout + done.stderr
 
 
