@@ -19,8 +19,8 @@
  *   VC_VSSD_BUSY: its chunk is being taken away; requests wait
  *   VC_VSSD_TAKEN: its chunk was taken by force; requests fail until the block is discarded
  *
- * While it shrinks with vcache_vssd.keep, chunks above the quota that have no block stay: its user
- * may write to any block until it has given up some. Otherwise they go back to the pool at once.
+ * Chunks above the quota that have no block go back to the pool at once. While vcache_vssd.keep is
+ * set they stay, so that writes to new blocks succeed until the user of the disk has shrunk.
  *
  * DOC: Locks
  *
