@@ -178,6 +178,7 @@ _DRIVES_OPTS = [
                      "tag 0. Do not use it on several hosts that share a drive."),
 ]
 
+
 _VOLUMES = cfg.OptGroup("volumes", title="Volumes of Cinder that the agent manages")
 _VOLUMES_OPTS = [
     cfg.StrOpt("socket", default="/run/vcache/volumes.sock",

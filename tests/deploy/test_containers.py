@@ -2,7 +2,6 @@
 """The images of devstack/containers, built from our packages on a root of Debian 13."""
 
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ from pathlib import Path
 import pytest
 import requests
 
+from tests.box.limits import Deadline, limit
+from tests.cloud.processes import free_port
 from tests.deploy import root as roots
 
 CREDENTIALS = """auth_type = password
@@ -62,7 +63,7 @@ def buildah() -> Iterator[Buildah]:
     shutil.rmtree(folder, ignore_errors=True)
     made = Buildah(folder)
     base = made("from", "scratch")
-    made("add", "-q", base, str(roots.archive("base", ["ca-certificates"])), "/")
+    made("add", "-q", base, str(roots.minimal()), "/")
     made("commit", "-q", base, "debian:13")
     yield made
     made("rm", "--all")
@@ -87,15 +88,14 @@ def test_the_image_of_the_api_serves(buildah: Buildah, tmp_path: Path) -> None:
     container = buildah.build("vcache-api")
     (tmp_path / "vcache-api.conf").write_text(CONFIG)
     tmp_path.chmod(0o755)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [word.strip("[]") for word in buildah(
         "inspect", "--format", "{{.OCIv1.Config.Cmd}}", "vcache-api").split()]
     command = [word.replace("0.0.0.0:8777", f"127.0.0.1:{port}") for word in command]
     with subprocess.Popen(buildah.words(
             "run", "--isolation", "chroot", "-v", f"{tmp_path}:/etc/vcache:ro", container, "--",
-            "timeout", "300", *command), stdout=subprocess.DEVNULL,
+            # It outlives buildah.
+            "timeout", str(round(limit(300))), *command), stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL) as process:
         try:
             assert _versions(f"http://127.0.0.1:{port}/")[0]["id"] == "v1"
@@ -106,12 +106,12 @@ def test_the_image_of_the_api_serves(buildah: Buildah, tmp_path: Path) -> None:
 
 def _versions(url: str) -> list[dict[str, str]]:
     """Return the versions of an API as soon as it answers."""
-    end = time.monotonic() + 300
+    deadline = Deadline(300)
     while True:
         try:
             found: list[dict[str, str]] = requests.get(url, timeout=60).json()["versions"]
         except requests.ConnectionError:
-            assert time.monotonic() < end, f"{url} does not answer"
+            assert not deadline.passed(), f"{url} does not answer"
             time.sleep(0.5)
         else:
             return found

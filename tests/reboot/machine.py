@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.box import kernels
+from tests.box.limits import Deadline
 
 #: Seconds after which a boot, or a command, hangs. A busy machine emulates slowly.
 LIMIT_S = 3600.0
@@ -58,7 +59,7 @@ class Machine:
         self._rest = b""
 
     def _connect(self) -> socket.socket:
-        end = time.monotonic() + 60
+        deadline = Deadline(60)
         while self._stream is None:
             assert self._qemu.poll() is None, "QEMU has ended"
             stream = socket.socket(socket.AF_UNIX)
@@ -66,7 +67,7 @@ class Machine:
                 stream.connect(str(self._socket))
             except OSError:
                 stream.close()
-                assert time.monotonic() < end, f"{self._socket} does not exist"
+                assert not deadline.passed(), f"{self._socket} does not exist"
                 time.sleep(0.2)
                 continue
             stream.settimeout(LIMIT_S)
