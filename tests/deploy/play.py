@@ -18,10 +18,12 @@ class Result(NamedTuple):
 
     :param changed: names of the tasks that have changed something
     :param failed: messages of the tasks that have failed
+    :param handlers: the handlers that have run; in a root, systemd does not do what they ask for
     """
 
     changed: list[str]
     failed: list[str]
+    handlers: list[str]
 
 
 def apply(role: str, root: Path, variables: dict[str, Any], folder: Path) -> Result:
@@ -45,15 +47,19 @@ def apply(role: str, root: Path, variables: dict[str, Any], folder: Path) -> Res
         plays = json.loads(done.stdout[done.stdout.index("{"):])["plays"]
     except (ValueError, KeyError):
         raise AssertionError(f"{done.stdout}\n{done.stderr}") from None
-    changed, failed = [], []
+    changed, failed, handlers = [], [], []
     for task in (task for one in plays for task in one["tasks"]):
+        name = task["task"]["name"]
         for result in task["hosts"].values():
+            if name.startswith((f"{role} : Restart ", f"{role} : Reload ")) \
+                    and not result.get("skipped"):
+                handlers.append(name.removeprefix(f"{role} : "))
             if result.get("changed"):
-                changed.append(task["task"]["name"])
+                changed.append(name)
             if result.get("failed"):
                 failed.append(_message(result))
     assert bool(done.returncode) == bool(failed), f"{done.stdout}\n{done.stderr}"
-    return Result(changed, failed)
+    return Result(changed, failed, handlers)
 
 
 def _message(result: dict[str, Any]) -> str:

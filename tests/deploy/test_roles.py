@@ -77,7 +77,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Host:
 
 
 def test_a_second_run_changes_nothing(compute: Host, controller: Host) -> None:
-    assert compute.apply() == controller.apply() == Result([], [])
+    assert compute.apply() == controller.apply() == Result([], [], [])
 
 
 def test_a_compute_host_has_all_parts(compute: Host) -> None:
@@ -126,6 +126,7 @@ def test_a_change_restarts_only_its_service(compute: Host) -> None:
     changed = compute.apply(vcache_agent_config={"agent": {"refresh_interval": 8}})
     assert changed.failed == []
     assert changed.changed[0] == "vcache_common : Write /etc/vcache/vcache-agent.conf"
+    assert changed.handlers == ["Restart vcache-agent"]
     assert compute.apply().failed == []
 
 
